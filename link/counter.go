@@ -1,0 +1,78 @@
+package link
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/internal/futex"
+)
+
+// LineBytes is the unit in which shared words are laid out, so that two
+// writers never share a cache line.
+const LineBytes = 64
+
+// Counter is a signal: a 64-bit count in a cache line of its own, with room
+// for a little data that travels with it. It is laid over memory that several
+// processes map; all zeros is a counter at 0.
+//
+// Who writes, who reads:
+//
+//   - value has one writer, the rank that raises it, and any number of
+//     readers. It only grows. The raiser writes Data, and whatever else the
+//     count stands for, before value; a reader that has seen value reads them
+//     after. Go's atomics are sequentially consistent, so a store releases
+//     and a load acquires.
+//   - sleepers is changed by readers that are about to sleep and read by the
+//     raiser after it stored value. Store-then-load on one side against
+//     add-then-load on the other is Dekker's pattern: under sequential
+//     consistency either the raiser sees the sleeper or the sleeper sees the
+//     value. A process that dies asleep leaves sleepers too high; the only
+//     consequence is a futile wake for each raise.
+//   - wake is the futex word, bumped by the raiser between value and the
+//     wake-up, so that a sleeper who checked too early does not fall asleep.
+type Counter struct {
+	value    atomic.Uint64
+	sleepers atomic.Uint32
+	wake     atomic.Uint32
+
+	// Data is carried along by Raise: bytes stored before it are visible to
+	// whoever has seen the value.
+	Data [LineBytes - 16]byte
+}
+
+// CounterAt lays a counter over the first LineBytes bytes of line, which must
+// start on a multiple of 8 and should start on one of LineBytes.
+func CounterAt(line []byte) *Counter {
+	return (*Counter)(unsafe.Pointer(&line[:LineBytes][0]))
+}
+
+// Load returns the count.
+func (c *Counter) Load() uint64 { return c.value.Load() }
+
+// Raise sets the count to v, which must not be below the present count, and
+// wakes whoever sleeps on it. Only the counter's one writer may call it. It
+// makes a system call only when somebody sleeps.
+func (c *Counter) Raise(v uint64) {
+	c.value.Store(v)
+	if c.sleepers.Load() != 0 {
+		c.rouse()
+	}
+}
+
+// rouse wakes every sleeper, to look at the count (or at a Fault) again.
+func (c *Counter) rouse() {
+	c.wake.Add(1)
+	futex.Wake(&c.wake)
+}
+
+// sleep lets the thread sleep until the count has reached v, a rouse, or
+// the end of timeout, whichever is first.
+func (c *Counter) sleep(v uint64, timeout time.Duration) {
+	c.sleepers.Add(1)
+	word := c.wake.Load()
+	if c.value.Load() < v {
+		futex.Wait(&c.wake, word, timeout)
+	}
+	c.sleepers.Add(^uint32(0))
+}
