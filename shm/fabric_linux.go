@@ -1,0 +1,231 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/tutti-go/tutti/internal/futex"
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+)
+
+// boardRegion is the region every rank makes first: the page with its counter.
+const boardRegion mem.RegionID = 1
+
+// Fabric is one rank's end of the shared-memory medium. It implements
+// link.Fabric and link.Board.
+type Fabric struct {
+	rank  int
+	cards []card
+	log   *slog.Logger
+
+	server *server
+	own    *link.Counter
+
+	mu       sync.Mutex
+	segments map[mem.RegionID]*segment
+	next     mem.RegionID
+	lost     func(peer int, err error)
+	closed   bool
+
+	peers      []peer // indexed by rank; ours is unused
+	sayNoLocks sync.Once
+}
+
+var (
+	_ link.Fabric = (*Fabric)(nil)
+	_ link.Board  = (*Fabric)(nil)
+)
+
+// Open makes this rank's fabric and tells the others where it is. All ranks
+// call it; it blocks until all have. log takes what happens only once, such as
+// memory that could not be locked; nil discards it. Errors wrap
+// ErrUnavailable where the machine refuses what the medium needs.
+func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := futex.Probe(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	f := &Fabric{
+		rank:     ex.Rank(),
+		log:      log,
+		segments: map[mem.RegionID]*segment{},
+		peers:    make([]peer, ex.Size()),
+	}
+	board, err := f.Alloc(os.Getpagesize())
+	if err != nil {
+		return nil, err
+	}
+	f.own = link.CounterAt(board.Bytes())
+
+	var mine card
+	rand.Read(mine.name[:])
+	rand.Read(mine.token[:])
+	if f.server, err = listen(f, mine); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	blobs, err := ex.AllGather(ctx, mine.encode())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("shm: telling the other ranks: %w", err), f.Close())
+	}
+	for rank, blob := range blobs {
+		c, err := decodeCard(blob)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("shm: rank %d: %w", rank, err), f.Close())
+		}
+		f.cards = append(f.cards, c)
+	}
+	return f, nil
+}
+
+// Medium implements link.Fabric.
+func (f *Fabric) Medium() string { return "shm" }
+
+// Own implements link.Board: a counter in memory that every peer maps.
+func (f *Fabric) Own() *link.Counter { return f.own }
+
+// Alloc implements link.Fabric. The pages are there when it returns: faulted
+// in, on this thread's NUMA node, locked where RLIMIT_MEMLOCK allows.
+func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
+	if bytes <= 0 {
+		return nil, fmt.Errorf("shm: alloc of %d bytes: %w", bytes, link.ErrRange)
+	}
+	f.mu.Lock()
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
+		return nil, link.ErrClosed
+	}
+	s, granted, err := newSegment(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
+	if granted.lockErr != nil {
+		f.sayNoLocks.Do(func() {
+			f.log.Warn("shared memory is not locked and may be swapped; raise RLIMIT_MEMLOCK (ulimit -l)",
+				"rank", f.rank, "bytes", bytes, "cause", granted.lockErr)
+		})
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil, errors.Join(link.ErrClosed, s.close())
+	}
+	f.next++
+	region := f.next
+	f.segments[region] = s
+	return mem.NewBuffer(region, s.memory[:bytes:bytes], func() error { return f.free(region) }), nil
+}
+
+// free takes a region out of service; peers that mapped it are told to unmap.
+func (f *Fabric) free(region mem.RegionID) error {
+	f.mu.Lock()
+	s, ok := f.segments[region]
+	delete(f.segments, region)
+	f.mu.Unlock()
+	if !ok {
+		return nil // freed by Close
+	}
+	f.server.broadcast(message{kind: kindFreed, region: uint32(region)})
+	return s.close()
+}
+
+// segment looks a region up for a peer that wants to map it.
+func (f *Fabric) segment(region mem.RegionID) (*segment, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.segments[region]
+	return s, ok
+}
+
+// Lost implements link.Fabric.
+func (f *Fabric) Lost(fn func(peer int, err error)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = fn
+}
+
+// report tells the owner that a peer is gone, unless it is we who are leaving.
+func (f *Fabric) report(peer int, err error) {
+	f.mu.Lock()
+	fn := f.lost
+	if f.closed {
+		fn = nil
+	}
+	f.mu.Unlock()
+	if fn != nil {
+		fn(peer, err)
+	}
+}
+
+func (f *Fabric) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}
+
+// Connect implements link.Fabric.
+func (f *Fabric) Connect(ctx context.Context, rank int) (link.Link, error) {
+	if rank < 0 || rank >= len(f.peers) || rank == f.rank {
+		return nil, fmt.Errorf("shm: rank %d of %d cannot connect to rank %d: %w", f.rank, len(f.peers), rank, link.ErrRange)
+	}
+	if f.isClosed() {
+		return nil, link.ErrClosed
+	}
+	p := &f.peers[rank]
+	p.connecting.Lock()
+	defer p.connecting.Unlock()
+	if p.link != nil {
+		return p.link, nil
+	}
+	if err := p.connect(ctx, f, rank); err != nil {
+		return nil, fmt.Errorf("shm: rank %d: connect to rank %d: %w", f.rank, rank, err)
+	}
+	return p.link, nil
+}
+
+// Close implements link.Fabric.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	segments := f.segments
+	f.segments = map[mem.RegionID]*segment{}
+	f.mu.Unlock()
+
+	var errs []error
+	if f.server != nil {
+		errs = append(errs, f.server.close())
+	}
+	for i := range f.peers {
+		errs = append(errs, f.peers[i].close())
+	}
+	for _, s := range segments {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(errs...)
+}
+
+// sameUser refuses the other end of a connection that is not this user's, and
+// returns its process id.
+func sameUser(c *net.UnixConn) (pid int, err error) {
+	cred, err := peerCredentials(c)
+	if err != nil {
+		return 0, fmt.Errorf("peer credentials: %w", err)
+	}
+	if uid := os.Geteuid(); int(cred.Uid) != uid {
+		return 0, fmt.Errorf("process %d belongs to user %d, not %d: %w", cred.Pid, cred.Uid, uid, os.ErrPermission)
+	}
+	return int(cred.Pid), nil
+}

@@ -1,0 +1,214 @@
+package shm
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/link/linktest"
+)
+
+// inProcess exchanges blobs between goroutines.
+type inProcess struct {
+	rank int
+	all  *rendezvous
+}
+
+type rendezvous struct {
+	blobs   [][]byte
+	arrived sync.WaitGroup
+}
+
+func (x inProcess) Rank() int { return x.rank }
+func (x inProcess) Size() int { return len(x.all.blobs) }
+func (x inProcess) AllGather(_ context.Context, blob []byte) ([][]byte, error) {
+	x.all.blobs[x.rank] = blob
+	x.all.arrived.Done()
+	x.all.arrived.Wait()
+	return x.all.blobs, nil
+}
+
+func openAll(t *testing.T, n int) []link.Fabric {
+	t.Helper()
+	all := &rendezvous{blobs: make([][]byte, n)}
+	all.arrived.Add(n)
+	fabrics := make([]link.Fabric, n)
+	var wg sync.WaitGroup
+	for r := range fabrics {
+		wg.Go(func() {
+			f, err := Open(t.Context(), inProcess{r, all}, nil)
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			fabrics[r] = f
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return fabrics
+}
+
+func TestConformance(t *testing.T) {
+	before := openDescriptors(t)
+	linktest.Run(t, openAll)
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors open before, %d after", before, after)
+	}
+	if n := runtime.NumGoroutine(); n > 3 {
+		buf := make([]byte, 1<<16)
+		t.Errorf("%d goroutines left:\n%s", n, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, e := range entries {
+		// The runtime's own epoll and eventfd come with the first socket.
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to != "anon_inode:[eventpoll]" && to != "anon_inode:[eventfd]" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRegionIsSealed(t *testing.T) {
+	s, _, err := newSegment(10_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for _, size := range []int64{0, 4096, 1 << 20} {
+		if err := unix.Ftruncate(int(s.file.Fd()), size); !errors.Is(err, unix.EPERM) {
+			t.Errorf("truncate to %d: %v, want EPERM", size, err)
+		}
+	}
+}
+
+func TestForeignRegionIsChecked(t *testing.T) {
+	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Ftruncate(fd, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mapForeign(fd, 4096); err == nil {
+		t.Error("mapped a region that its owner can shrink")
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range []uint64{0, 4097, 1 << 63} {
+		if _, err := mapForeign(fd, claim); err == nil {
+			t.Errorf("mapped a region of 4096 bytes that claims %d", claim)
+		}
+	}
+	memory, err := mapForeign(fd, 4000)
+	if err != nil || len(memory) != 4000 {
+		t.Fatalf("honest region: %d bytes, %v", len(memory), err)
+	}
+	if err := unmapForeign(memory); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStrangerIsRefused(t *testing.T) {
+	fabrics := openAll(t, 2)
+	defer fabrics[0].Close()
+	defer fabrics[1].Close()
+	to := fabrics[1].(*Fabric).cards[0].socket()
+	for name, send := range map[string][]byte{
+		"wrong token": (&message{kind: kindHello, token: [tokenBytes]byte{1}}).encode(),
+		"no hello":    (&message{kind: kindWant, region: uint32(boardRegion)}).encode(),
+		"short":       {1},
+		"long":        make([]byte, 4096),
+		"noise":       noise(messageBytes),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := net.Dial("unixpacket", to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.Write(send); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Write((&message{kind: kindWant, region: uint32(boardRegion)}).encode())
+			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			if n, err := c.Read(make([]byte, 64)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("got %d bytes, %v; want to be hung up on", n, err)
+			}
+		})
+	}
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b)
+	return b
+}
+
+func TestFreeUnmapsAtPeer(t *testing.T) {
+	fabrics := openAll(t, 2)
+	defer fabrics[0].Close()
+	defer fabrics[1].Close()
+	b, err := fabrics[1].Alloc(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := fabrics[0].Connect(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.(link.Mapper).Map(t.Context(), b.Region()); err != nil {
+		t.Fatal(err)
+	}
+	p := &fabrics[0].(*Fabric).peers[1]
+	if err := b.Free(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		_, still := p.mapped[b.Region()]
+		p.mu.Unlock()
+		if !still {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("still mapped 10 s after Free")
+		}
+	}
+	if _, err := l.(link.Mapper).Map(t.Context(), b.Region()); !errors.Is(err, link.ErrRange) {
+		t.Errorf("mapping a freed region: %v, want ErrRange", err)
+	}
+}
+
+func FuzzMessages(f *testing.F) {
+	f.Add((&message{kind: kindHave, region: 7, bytes: 4096}).encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := decodeMessage(b); err == nil && string(m.encode()) != string(b) {
+			t.Errorf("%x decodes to %+v, which encodes otherwise", b, m)
+		}
+		if c, err := decodeCard(b); err == nil && string(c.encode()) != string(b) {
+			t.Errorf("%x decodes to a card that encodes otherwise", b)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// What ranks say to each other over the Unix socket. Messages are datagrams
+// of a fixed size (SOCK_SEQPACKET), little-endian:
+//
+//	hello   token(16) rank(4)      client to server, first
+//	want    region(4)              client to server
+//	have    region(4) bytes(8)     server to client, with a descriptor; 0 bytes: no such region
+//	freed   region(4)              server to client: unmap it
+//	bye                            server to client: closed in good order
+const (
+	tokenBytes   = 16
+	messageBytes = 32
+
+	kindHello = 1
+	kindWant  = 2
+	kindHave  = 3
+	kindFreed = 4
+	kindBye   = 5
+)
+
+type message struct {
+	kind   uint32
+	region uint32 // of hello: the rank
+	bytes  uint64
+	token  [tokenBytes]byte
+}
+
+func (m *message) encode() []byte {
+	b := make([]byte, messageBytes)
+	binary.LittleEndian.PutUint32(b[0:], m.kind)
+	binary.LittleEndian.PutUint32(b[4:], m.region)
+	binary.LittleEndian.PutUint64(b[8:], m.bytes)
+	copy(b[16:], m.token[:])
+	return b
+}
+
+func decodeMessage(b []byte) (message, error) {
+	if len(b) != messageBytes {
+		return message{}, fmt.Errorf("a message of %d bytes, not %d", len(b), messageBytes)
+	}
+	m := message{
+		kind:   binary.LittleEndian.Uint32(b[0:]),
+		region: binary.LittleEndian.Uint32(b[4:]),
+		bytes:  binary.LittleEndian.Uint64(b[8:]),
+	}
+	copy(m.token[:], b[16:])
+	if m.kind < kindHello || m.kind > kindBye {
+		return message{}, fmt.Errorf("a message of unknown kind %d", m.kind)
+	}
+	return m, nil
+}
+
+// card is what a rank tells the others about itself at start, through the
+// bootstrap: where its socket is, and the secret that proves that one belongs
+// to the job. The name is visible to every user of the machine, the token is
+// not.
+type card struct {
+	name  [tokenBytes]byte
+	token [tokenBytes]byte
+}
+
+const (
+	cardVersion = 1
+	cardBytes   = 4 + 2*tokenBytes
+)
+
+func (c *card) encode() []byte {
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, cardBytes), cardVersion)
+	b = append(b, c.name[:]...)
+	return append(b, c.token[:]...)
+}
+
+// socket is the abstract address of the rank's Unix socket.
+func (c *card) socket() string { return fmt.Sprintf("@tutti-%x", c.name) }
+
+var errForeignCard = errors.New("not a card of this version of tutti: are all ranks the same build?")
+
+func decodeCard(b []byte) (card, error) {
+	if len(b) != cardBytes || binary.LittleEndian.Uint32(b) != cardVersion {
+		return card{}, errForeignCard
+	}
+	var c card
+	copy(c.name[:], b[4:])
+	copy(c.token[:], b[4+tokenBytes:])
+	return c, nil
+}
