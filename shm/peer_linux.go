@@ -92,26 +92,30 @@ func (p *peer) read() {
 	}
 }
 
-// have maps what was sent and answers whoever asked for it.
+// have maps what was sent and answers whoever asked for it. Only this
+// goroutine maps, and a region stays wanted until it is mapped, so no region
+// is mapped twice.
 func (p *peer) have(m message, fd int) {
 	region := mem.RegionID(m.region)
 	p.mu.Lock()
-	asked := p.wanted[region]
-	delete(p.wanted, region)
+	wanted := len(p.wanted[region]) != 0
 	p.mu.Unlock()
-	if len(asked) == 0 {
-		return // nobody wants it any more
+	if !wanted {
+		return
 	}
 	var got mapping
 	if fd < 0 {
 		got.err = fmt.Errorf("shm: rank %d has no region %d: %w", p.rank, region, link.ErrRange)
 	} else if got.memory, got.err = mapForeign(fd, m.bytes); got.err != nil {
 		got.err = fmt.Errorf("shm: region %d of rank %d: %w", region, p.rank, got.err)
-	} else {
-		p.mu.Lock()
-		p.mapped[region] = got.memory
-		p.mu.Unlock()
 	}
+	p.mu.Lock()
+	asked := p.wanted[region]
+	delete(p.wanted, region)
+	if got.err == nil {
+		p.mapped[region] = got.memory
+	}
+	p.mu.Unlock()
 	for _, ch := range asked {
 		ch <- got
 	}
