@@ -138,14 +138,6 @@ func (f *Fabric) free(region mem.RegionID) error {
 	return s.close()
 }
 
-// segment looks a region up for a peer that wants to map it.
-func (f *Fabric) segment(region mem.RegionID) (*segment, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, ok := f.segments[region]
-	return s, ok
-}
-
 // Lost implements link.Fabric.
 func (f *Fabric) Lost(fn func(peer int, err error)) {
 	f.mu.Lock()

@@ -174,7 +174,7 @@ func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) 
 	if first {
 		want := message{kind: kindWant, region: uint32(region)}
 		p.asking.Lock()
-		p.conn.SetWriteDeadline(time.Now().Add(helloTimeout))
+		_ = p.conn.SetWriteDeadline(time.Now().Add(helloTimeout))
 		_, err := p.conn.Write(want.encode())
 		p.asking.Unlock()
 		if err != nil && !errors.Is(err, unix.EPIPE) { // a peer that is gone is reported by read

@@ -78,7 +78,7 @@ func (s *server) serve(c *net.UnixConn) error {
 	if _, err := sameUser(c); err != nil {
 		return err
 	}
-	c.SetReadDeadline(time.Now().Add(helloTimeout))
+	_ = c.SetReadDeadline(time.Now().Add(helloTimeout))
 	hello, err := readMessage(c)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *server) serve(c *net.UnixConn) error {
 	if hello.kind != kindHello || subtle.ConstantTimeCompare(hello.token[:], s.token[:]) != 1 {
 		return errors.New("not a rank of this job")
 	}
-	c.SetReadDeadline(time.Time{})
+	_ = c.SetReadDeadline(time.Time{})
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()

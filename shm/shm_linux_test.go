@@ -151,7 +151,7 @@ func TestStrangerIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = c.Write((&message{kind: kindWant, region: uint32(boardRegion)}).encode())
-			c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if n, err := c.Read(make([]byte, 64)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("got %d bytes, %v; want to be hung up on", n, err)
 			}

@@ -22,13 +22,13 @@ const (
 // the scheduler, so other goroutines run meanwhile.
 func Wait(addr *atomic.Uint32, val uint32, timeout time.Duration) {
 	ts := unix.NsecToTimespec(int64(timeout))
-	unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWait, uintptr(val), uintptr(unsafe.Pointer(&ts)), 0, 0)
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWait, uintptr(val), uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
 // Wake wakes every sleeper on addr. It does not block.
 func Wake(addr *atomic.Uint32) {
 	const everybody = 1<<31 - 1
-	unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWake, everybody, 0, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), opWake, everybody, 0, 0, 0)
 }
 
 // ErrUnavailable says that the kernel, or a seccomp profile, refuses futexes.

@@ -25,7 +25,7 @@ func TestWakeEndsWait(t *testing.T) {
 	}
 }
 
-func TestWaitReturns(t *testing.T) {
+func TestWaitReturns(*testing.T) {
 	var word atomic.Uint32
 	Wait(&word, 1, time.Hour)        // another value: at once
 	Wait(&word, 0, time.Millisecond) // same value: by timeout
