@@ -1,0 +1,347 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Check proves the plan itself, before any lowering:
+//
+//   - structure: every field is in range, every step follows its After;
+//   - order: After names at least the steps that the places demand, with In
+//     and Out of a chunk taken as the same memory;
+//   - values: nothing is read before it is written, no value takes a
+//     contribution twice, and Last marks exactly the steps that complete a
+//     value;
+//   - result: the postcondition of the collective, both when In and Out are
+//     different memory and when they are the same.
+//
+// The error is a [*CheckError].
+func (p *Plan) Check() error {
+	if err := p.checkStructure(); err != nil {
+		return err
+	}
+	if err := p.checkOrder(); err != nil {
+		return err
+	}
+	if err := p.evaluate(p.checkLast); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (p *Plan) fault(k Kind, id int, format string, args ...any) *CheckError {
+	e := &CheckError{Plan: p.Name, Kind: k, Rank: -1, Step: id, Action: -1, Tile: -1, Detail: fmt.Sprintf(format, args...)}
+	if id >= 0 {
+		e.Rank = p.Steps[id].Rank
+	}
+	return e
+}
+
+func (p *Plan) checkHeader() error {
+	bad := func(format string, args ...any) error { return p.fault(Malformed, -1, format, args...) }
+	switch {
+	case !validName(p.Name):
+		return bad("the name %q is not made of letters, digits and -_./", p.Name)
+	case p.Collective >= numCollectives:
+		return bad("unknown %v", p.Collective)
+	case p.Ranks < 1 || p.Ranks > MaxRanks:
+		return bad("%d ranks, want 1 to %d", p.Ranks, MaxRanks)
+	case p.Chunks < 1 || p.Chunks > MaxChunks:
+		return bad("%d chunks, want 1 to %d", p.Chunks, MaxChunks)
+	case p.Collective == Barrier && p.Chunks != 1:
+		return bad("%d chunks, a barrier has 1", p.Chunks)
+	case p.Scratch < 0 || p.Scratch > MaxChunks:
+		return bad("%d scratch chunks, want 0 to %d", p.Scratch, MaxChunks)
+	case p.Ranks*max(p.Chunks, p.Scratch) > MaxCells:
+		return bad("%d chunks over all ranks, want at most %d", p.Ranks*max(p.Chunks, p.Scratch), MaxCells)
+	case len(p.Steps) > MaxSteps:
+		return bad("%d steps, want at most %d", len(p.Steps), MaxSteps)
+	}
+	return nil
+}
+
+func validName(s string) bool {
+	for _, c := range []byte(s) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '_', c == '.', c == '/':
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
+
+// stepFault returns what is wrong with the shape of a step, or "".
+func (p *Plan) stepFault(s *Step) string {
+	switch {
+	case s.Rank < 0 || s.Rank >= p.Ranks:
+		return fmt.Sprintf("rank %d is not among %d ranks", s.Rank, p.Ranks)
+	case s.Op >= numOps:
+		return fmt.Sprintf("unknown %v", s.Op)
+	case s.Op == Copy && len(s.Srcs) != 1:
+		return fmt.Sprintf("a copy has 1 source, not %d", len(s.Srcs))
+	case s.Op == Reduce && len(s.Srcs) < 2:
+		return fmt.Sprintf("a reduce has 2 or more sources, not %d", len(s.Srcs))
+	case len(s.Dsts) == 0:
+		return "no destination"
+	}
+	for _, q := range s.Srcs {
+		if d := p.placeFault(q); d != "" {
+			return d
+		}
+	}
+	for i, q := range s.Dsts {
+		if d := p.placeFault(q); d != "" {
+			return d
+		}
+		if q.Buf == In {
+			return fmt.Sprintf("writes %v; In is never written", q)
+		}
+		if slices.Contains(s.Dsts[:i], q) {
+			return fmt.Sprintf("writes %v twice", q)
+		}
+	}
+	if s.Op == Copy && slices.Contains(s.Dsts, s.Srcs[0]) {
+		return fmt.Sprintf("copies %v to itself", s.Srcs[0])
+	}
+	return ""
+}
+
+func (p *Plan) placeFault(q Place) string {
+	limit := p.Chunks
+	if q.Buf == Scratch {
+		limit = p.Scratch
+	}
+	switch {
+	case q.Buf >= numBufs:
+		return fmt.Sprintf("unknown %v", q.Buf)
+	case q.Rank < 0 || q.Rank >= p.Ranks:
+		return fmt.Sprintf("%v: rank not among %d ranks", q, p.Ranks)
+	case q.Chunk < 0 || q.Chunk >= limit:
+		return fmt.Sprintf("%v: chunk not among %d", q, limit)
+	}
+	return ""
+}
+
+func (p *Plan) checkStructure() error {
+	if err := p.checkHeader(); err != nil {
+		return err
+	}
+	for id := range p.Steps {
+		s := &p.Steps[id]
+		if d := p.stepFault(s); d != "" {
+			return p.fault(Malformed, id, "%s", d)
+		}
+		for i, a := range s.After {
+			if a < 0 || int(a) >= id {
+				return p.fault(Malformed, id, "after %d, which is no earlier step", a)
+			}
+			if i > 0 && s.After[i-1] >= a {
+				return p.fault(Malformed, id, "after %d %d: not in ascending order", s.After[i-1], a)
+			}
+		}
+	}
+	return nil
+}
+
+// checkOrder shows that After names every direct dependency. More is
+// allowed: an author may order steps that share no place.
+func (p *Plan) checkOrder() error {
+	deps := newTracker()
+	for id := range p.Steps {
+		s := &p.Steps[id]
+		for _, a := range deps.after(s.Srcs, s.Dsts) {
+			if _, ok := slices.BinarySearch(s.After, a); !ok {
+				return p.fault(Unordered, id, "must come after step %d", a)
+			}
+		}
+		deps.add(StepID(id), s.Srcs, s.Dsts)
+	}
+	return nil
+}
+
+func (p *Plan) checkLast(id StepID, complete bool) *CheckError {
+	if last := p.Steps[id].Last; last != complete {
+		return p.fault(WrongResult, int(id), "last is %v, but complete is %v", last, complete)
+	}
+	return nil
+}
+
+// evaluate runs the steps symbolically in their global order, which by
+// checkOrder stands for every order, once with In and Out apart and once
+// with In and Out the same memory, and checks the postcondition. It calls
+// visit for every step with whether it is a Reduce that completes a value.
+func (p *Plan) evaluate(visit func(StepID, bool) *CheckError) error {
+	vals := newValues(p.Ranks, p.Collective)
+	mem := newMemory(p, vals)
+	for id := range p.Steps {
+		s := &p.Steps[id]
+		complete := false
+		for _, inPlace := range []bool{false, true} {
+			v, k, detail := mem.result(s.Srcs, inPlace)
+			if detail != "" {
+				return p.fault(k, id, "%s%s", detail, where(inPlace))
+			}
+			for _, d := range s.Dsts {
+				mem.store(d, inPlace, v)
+			}
+			complete = s.Op == Reduce && p.Collective != Barrier && vals.complete(v)
+		}
+		if err := visit(StepID(id), complete); err != nil {
+			return err
+		}
+	}
+	if p.Collective == Barrier {
+		return p.checkBarrier()
+	}
+	for r := range p.Ranks {
+		for c := range p.Chunks {
+			if detail := mem.wrong(r, c); detail != "" {
+				return p.fault(WrongResult, -1, "%s", detail)
+			}
+		}
+	}
+	return nil
+}
+
+func where(inPlace bool) string {
+	if inPlace {
+		return " (in place)"
+	}
+	return " (out of place)"
+}
+
+// checkBarrier shows that from some step of each rank an After path leads to
+// a step of every other: who takes that step knows that all have started.
+func (p *Plan) checkBarrier() error {
+	if p.Ranks == 1 {
+		return nil
+	}
+	words := (p.Ranks + 63) / 64
+	heard := make([]uint64, (len(p.Steps)+p.Ranks)*words)
+	at := func(i int) []uint64 { return heard[i*words : (i+1)*words] }
+	for id := range p.Steps {
+		s := &p.Steps[id]
+		mine := at(id)
+		mine[s.Rank/64] |= 1 << (s.Rank % 64)
+		for _, a := range s.After {
+			or(mine, at(int(a)))
+		}
+		or(at(len(p.Steps)+s.Rank), mine)
+	}
+	for r := range p.Ranks {
+		known := at(len(p.Steps) + r)
+		for q := range p.Ranks {
+			if q != r && known[q/64]&(1<<(q%64)) == 0 {
+				return p.fault(NotSynchronized, -1, "rank %d may leave before rank %d has entered", r, q)
+			}
+		}
+	}
+	return nil
+}
+
+func or(dst, src []uint64) {
+	for i := range dst {
+		dst[i] |= src[i]
+	}
+}
+
+// A memory is the symbolic content of all ranks' buffers, for one tile and
+// twice: with In and Out apart, and in place.
+type memory struct {
+	p       *Plan
+	vals    *values
+	user    [2][]value // by inPlace; Out, or In and Out where they are one
+	scratch [2][]value
+}
+
+func newMemory(p *Plan, vals *values) *memory {
+	m := &memory{p: p, vals: vals}
+	for i := range 2 {
+		m.user[i] = make([]value, p.Ranks*p.Chunks)
+		m.scratch[i] = make([]value, p.Ranks*p.Scratch)
+		for j := range m.scratch[i] {
+			m.scratch[i][j] = unwritten
+		}
+		for j := range m.user[i] {
+			m.user[i][j] = unwritten
+			if i == 1 {
+				m.user[i][j] = vals.input(j/p.Chunks, j%p.Chunks)
+			}
+		}
+	}
+	return m
+}
+
+func index(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (m *memory) load(q Place, inPlace bool) value {
+	i := index(inPlace)
+	switch {
+	case q.Buf == Scratch:
+		return m.scratch[i][q.Rank*m.p.Scratch+q.Chunk]
+	case q.Buf == In && !inPlace:
+		return m.vals.input(q.Rank, q.Chunk)
+	}
+	return m.user[i][q.Rank*m.p.Chunks+q.Chunk]
+}
+
+func (m *memory) store(q Place, inPlace bool, v value) {
+	i := index(inPlace)
+	if q.Buf == Scratch {
+		m.scratch[i][q.Rank*m.p.Scratch+q.Chunk] = v
+	} else {
+		m.user[i][q.Rank*m.p.Chunks+q.Chunk] = v
+	}
+}
+
+// result returns the value of a step with these sources, or what is wrong.
+func (m *memory) result(srcs []Place, inPlace bool) (value, Kind, string) {
+	acc := unwritten
+	for i, q := range srcs {
+		v := m.load(q, inPlace)
+		if v == unwritten {
+			return v, Unwritten, fmt.Sprintf("reads %v, which nothing has written", q)
+		}
+		if out := Out.At(q.Rank, q.Chunk); q.Buf == In && m.load(out, false) != unwritten {
+			return v, Unwritten, fmt.Sprintf("reads %v after %v was written", q, out)
+		}
+		if i == 0 {
+			acc = v
+			continue
+		}
+		u, why := m.vals.union(acc, v)
+		if why != "" {
+			return u, WrongResult, fmt.Sprintf("%s with %v", why, q)
+		}
+		acc = u
+	}
+	return acc, 0, ""
+}
+
+// wrong returns why chunk c of the rank's Out is not what an allreduce must
+// leave there, or "".
+func (m *memory) wrong(rank, c int) string {
+	for i, inPlace := range []bool{false, true} {
+		v := m.user[i][rank*m.p.Chunks+c]
+		if m.vals.isFull(v, c) {
+			continue
+		}
+		out := Out.At(rank, c)
+		switch {
+		case v == unwritten:
+			return fmt.Sprintf("%v is never written%s", out, where(inPlace))
+		case m.vals.chunk[v] != c:
+			return fmt.Sprintf("%v holds chunk %d%s", out, m.vals.chunk[v], where(inPlace))
+		}
+		return fmt.Sprintf("%v lacks the contribution of rank %d%s", out, m.vals.missing(v), where(inPlace))
+	}
+	return ""
+}

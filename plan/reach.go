@@ -1,0 +1,63 @@
+package plan
+
+// Reach is what a plan needs of the paths between ranks. A step falls into
+// one of three classes by the peers' memory that it touches:
+//
+//   - it is a put if it is a Copy from the executing rank's own memory to
+//     exactly one place, in a peer's Scratch or Out;
+//   - otherwise it loads and stores, which needs the touched memory mapped
+//     into the executing rank;
+//   - a step that touches no peer's memory needs nothing.
+//
+// So a plan runs where
+//
+//   - nothing is mapped and peers expose only scratch, if [Reach.PutOnly];
+//   - scratch is mapped and the callers' buffers are private, if
+//     [Reach.ScratchOnly];
+//   - scratch and the callers' buffers are mapped: always.
+type Reach struct {
+	// PeerData: a step reads or writes a peer's In or Out. A put into a
+	// peer's Out counts, since the peer must expose its buffer.
+	PeerData bool
+	// PeerScratchRead: a step reads a peer's Scratch, or stores into it in a
+	// way that is no put, such as a reduce or a copy to several places.
+	PeerScratchRead bool
+	// PeerPut: a step is a put.
+	PeerPut bool
+}
+
+// PutOnly reports whether one-sided puts into peers' scratch are enough.
+func (r Reach) PutOnly() bool { return !r.PeerData && !r.PeerScratchRead }
+
+// ScratchOnly reports whether load and store to peers' scratch are enough
+// and the callers' buffers may stay private. PutOnly implies it.
+func (r Reach) ScratchOnly() bool { return !r.PeerData }
+
+// IsPut reports whether the step is a put: a copy of the executing rank's
+// own memory to one place in a peer's Scratch or Out.
+func (s *Step) IsPut() bool {
+	return s.Op == Copy && len(s.Srcs) == 1 && len(s.Dsts) == 1 &&
+		s.Srcs[0].Rank == s.Rank && s.Dsts[0].Rank != s.Rank
+}
+
+// Reach returns what the plan needs.
+func (p *Plan) Reach() Reach {
+	var r Reach
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		put := s.IsPut()
+		r.PeerPut = r.PeerPut || put
+		for _, places := range [][]Place{s.Srcs, s.Dsts} {
+			for _, q := range places {
+				switch {
+				case q.Rank == s.Rank:
+				case q.Buf != Scratch:
+					r.PeerData = true
+				case !put:
+					r.PeerScratchRead = true
+				}
+			}
+		}
+	}
+	return r
+}
