@@ -178,17 +178,20 @@ func (p *Plan) evaluate(visit func(StepID, bool) *CheckError) error {
 	mem := newMemory(p, vals)
 	for id := range p.Steps {
 		s := &p.Steps[id]
-		complete := false
-		for _, inPlace := range []bool{false, true} {
+		var result [2]value // both before the first store: a step may write what it reads
+		for i, inPlace := range []bool{false, true} {
 			v, k, detail := mem.result(s.Srcs, inPlace)
 			if detail != "" {
 				return p.fault(k, id, "%s%s", detail, where(inPlace))
 			}
-			for _, d := range s.Dsts {
-				mem.store(d, inPlace, v)
-			}
-			complete = s.Op == Reduce && p.Collective != Barrier && vals.complete(v)
+			result[i] = v
 		}
+		for i, inPlace := range []bool{false, true} {
+			for _, d := range s.Dsts {
+				mem.store(d, inPlace, result[i])
+			}
+		}
+		complete := s.Op == Reduce && p.Collective != Barrier && vals.complete(result[0])
 		if err := visit(StepID(id), complete); err != nil {
 			return err
 		}

@@ -1,0 +1,78 @@
+package algo
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tutti-go/tutti/plan"
+)
+
+// A generator is one entry of the registry.
+type generator struct {
+	name       string
+	collective plan.Collective
+	new        func(ranks int) (*plan.Plan, error)
+}
+
+// generators is in the order in which [Names] lists them.
+var generators = []generator{
+	{"allreduce/direct", plan.AllReduce, Direct},
+	{"allreduce/oneshot", plan.AllReduce, OneShot},
+	{"allreduce/staged", plan.AllReduce, Staged},
+	{"allreduce/ring", plan.AllReduce, Ring},
+	{"allreduce/tree", plan.AllReduce, Tree},
+	{"barrier/direct", plan.Barrier, BarrierDirect},
+	{"barrier/dissemination", plan.Barrier, BarrierDissemination},
+}
+
+// Names returns the names of the algorithms for a collective.
+func Names(c plan.Collective) []string {
+	var names []string
+	for _, g := range generators {
+		if g.collective == c {
+			names = append(names, g.name)
+		}
+	}
+	return names
+}
+
+// New returns the plan of the named algorithm for the given number of ranks.
+// For an unknown name the error is an [*UnknownError].
+func New(name string, ranks int) (*plan.Plan, error) {
+	var known []string
+	for _, g := range generators {
+		if g.name == name {
+			return g.new(ranks)
+		}
+		known = append(known, g.name)
+	}
+	return nil, &UnknownError{Name: name, Known: known}
+}
+
+// An UnknownError reports a name that no algorithm has.
+type UnknownError struct {
+	Name  string
+	Known []string
+}
+
+// Error lists the names there are.
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("algo: no algorithm %q; there are %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// alone returns the plan of an allreduce among one rank: a copy.
+func alone(name string) (*plan.Plan, error) {
+	b := plan.NewBuilder(name, plan.AllReduce, 1, 1)
+	b.Copy(0, plan.In.At(0, 0), plan.Out.At(0, 0))
+	return b.Plan()
+}
+
+// each returns f(0), f(1), ..., f(n-1): one place of each rank, in the rank
+// order that makes every rank's reduction round alike.
+func each(n int, f func(rank int) plan.Place) []plan.Place {
+	places := make([]plan.Place, n)
+	for r := range places {
+		places[r] = f(r)
+	}
+	return places
+}

@@ -1,0 +1,11 @@
+// Package algo holds the algorithms: one file each, each a pure function
+// from the number of ranks to a plan. A file opens with the picture, the
+// cost and the source.
+//
+// Costs are for n ranks and b bytes in the α-β-γ model: α for a message or
+// a wait for another rank, β for a byte moved between ranks, γ for a byte
+// combined. Copies inside a rank count as β too. With tiles in flight the
+// terms of different steps overlap; the formulas are for one tile.
+//
+// [New] finds an algorithm by name, [Names] lists them.
+package algo

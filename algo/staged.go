@@ -1,0 +1,52 @@
+package algo
+
+import "github.com/tutti-go/tutti/plan"
+
+// Staged is allreduce/staged: the direct algorithm for buffers that peers
+// cannot map. What peers must read passes through mapped scratch, a tile at
+// a time, so that it stays in the cache.
+//
+//	rank 0                    rank 1                    rank 2
+//	In[1]→S[1] In[2]→S[2]     In[0]→S[0] In[2]→S[2]     In[0]→S[0] In[1]→S[1]
+//	Σ0 = In+S[0]+S[0]         Σ1 = S[1]+In+S[1]         Σ2 = S[2]+S[2]+In
+//	 →Out[0], S[0]             →Out[1], S[1]             →Out[2], S[2]
+//	Out[1]←S[1] of rank 1     Out[0]←S[0] of rank 0     Out[0]←S[0] of rank 0
+//	Out[2]←S[2] of rank 2     Out[2]←S[2] of rank 2     Out[1]←S[1] of rank 1
+//
+// Cost for each rank: 2α + 3(n-1)/n·b·β + (n-1)/n·b·γ, in 2n-1 steps:
+// (n-1)/n·b copied to its own scratch, the same read from peers to reduce,
+// and the same read from peers to gather.
+//
+// Source: the copy-in copy-out form of [Direct], as in R. L. Graham,
+// G. Shipman, EuroPVM/MPI 2008.
+func Staged(ranks int) (*plan.Plan, error) {
+	const name = "allreduce/staged"
+	if ranks == 1 {
+		return alone(name)
+	}
+	b := plan.NewBuilder(name, plan.AllReduce, ranks, ranks)
+	// Rank r begins with its right neighbour's chunk, so that at any moment
+	// the ranks look at different peers.
+	others := func(r int, f func(c int)) {
+		for k := 1; k < ranks; k++ {
+			f((r + k) % ranks)
+		}
+	}
+	for r := range ranks {
+		others(r, func(c int) { b.Copy(r, plan.In.At(r, c), plan.Scratch.At(r, c)) })
+	}
+	for r := range ranks {
+		b.Reduce(r,
+			[]plan.Place{plan.Out.At(r, r), plan.Scratch.At(r, r)},
+			each(ranks, func(q int) plan.Place {
+				if q == r {
+					return plan.In.At(r, r)
+				}
+				return plan.Scratch.At(q, r)
+			})...)
+	}
+	for r := range ranks {
+		others(r, func(c int) { b.Copy(r, plan.Scratch.At(c, c), plan.Out.At(r, c)) })
+	}
+	return b.Plan()
+}
