@@ -6,12 +6,12 @@ import "github.com/tutti-go/tutti/plan"
 // sum goes down again. With tiles in flight, all levels work at once in both
 // directions.
 //
-//	          0              rank r: parent (r-1)/2, children 2r+1, 2r+2
-//	        ╱   ╲
-//	      1       2          up:   In + S[0] + S[1] ─► S[0] ── put ─► parent's
-//	     ╱ ╲     ╱                                     S[0] (left) or S[1]
-//	    3   4   5            down: S[2] ◄── put ── parent
-//	                               S[2] ─► Out, ── put ─► children's S[2]
+//	      0              rank r: parent (r-1)/2, children 2r+1, 2r+2
+//	    ╱   ╲
+//	  1       2          up:   In + S[0] + S[1] ─► S[0] ── put ─► parent's
+//	 ╱ ╲     ╱                                     S[0] (left) or S[1]
+//	3   4   5            down: S[2] ◄── put ── parent
+//	                           S[2] ─► Out, ── put ─► children's S[2]
 //
 // Cost: 2h·α + 3h·b·β + 2h·b·γ for a tree of height h = ⌊log2 n⌋ and one
 // tile; over many tiles each rank sends at most 3b and receives at most 3b.
