@@ -1,0 +1,354 @@
+// Peers measures Tutti against the libraries that do the same work: Open MPI,
+// MPICH, Intel MPI, Gloo and oneCCL. It installs and builds them, runs them and
+// commbench in turn, and prints one table with ratios.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const usage = `Examples:
+  go run ./bench/peers                            # all there is: install, build, measure, print
+  go run ./bench/peers --quick                    # a few sizes, fewer rounds: minutes
+  go run ./bench/peers --ranks 2 --sizes 8,1M     # two points
+  go run ./bench/peers --peers openmpi5,impi      # against two peers
+  go run ./bench/peers --no-tutti --rounds 1      # the peers alone
+  go run ./bench/peers install                    # bring the peers in, measure nothing
+  go run ./bench/peers list                       # the peers, their variants and settings
+
+Usage: go run ./bench/peers [install | list] [flags]
+
+Peers are installed with apt-get (as root, or with sudo) and into virtual
+environments under the cache folder; one that cannot be had is named in the
+report with the reason. The report goes to standard output and, as report.md
+and report.json, to the cache folder; progress goes to standard error.
+
+Flags:
+`
+
+type options struct {
+	ranks, sizes, peers         string
+	op, dtype, dir, tutti, more string
+	rounds                      int
+	cap, limit                  time.Duration
+	quick, noTutti, noInstall   bool
+	outOfPlace, noVariants      bool
+	set                         map[string]bool
+}
+
+func parseOptions(args []string, w io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("peers", flag.ContinueOnError)
+	fs.SetOutput(w)
+	fs.Usage = func() {
+		fmt.Fprint(w, usage)
+		fs.PrintDefaults()
+	}
+	fs.StringVar(&o.ranks, "ranks", "", "numbers of ranks (default 2,4,8)")
+	fs.StringVar(&o.sizes, "sizes", "", "sizes in bytes, or with K, M, G (default 8,1K,64K,1M,16M,256M,1G)")
+	fs.StringVar(&o.peers, "peers", "", "peers to measure (default all; see list)")
+	fs.StringVar(&o.op, "op", "allreduce", "operation: "+strings.Join(allOps, ", "))
+	fs.StringVar(&o.dtype, "dtype", "f32", "element type: f32 or i32")
+	fs.BoolVar(&o.outOfPlace, "out-of-place", false, "separate send and receive buffers")
+	fs.IntVar(&o.rounds, "rounds", 3, "rounds of all peers in turn")
+	fs.DurationVar(&o.cap, "cap", 500*time.Millisecond, "time for the iterations of one run")
+	fs.DurationVar(&o.limit, "limit", 30*time.Second, "a run is given up after this and what its bytes may need")
+	fs.BoolVar(&o.quick, "quick", false, "ranks 2,4, sizes 8,64K,1M,16M, 2 rounds, cap 200ms")
+	fs.BoolVar(&o.noVariants, "no-variants", false, "each peer's first setting only, not its best")
+	fs.BoolVar(&o.noTutti, "no-tutti", false, "the peers alone")
+	fs.BoolVar(&o.noInstall, "no-install", false, "install nothing; take the peers that are there")
+	fs.StringVar(&o.tutti, "tutti", "", "a commbench to run instead of building this module's")
+	fs.StringVar(&o.more, "tutti-args", "", "more arguments for commbench")
+	fs.StringVar(&o.dir, "dir", "", "cache folder (default build/peers in the module)")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q (--help shows examples)", fs.Arg(0))
+	}
+	o.set = map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { o.set[f.Name] = true })
+	if o.quick && !o.set["rounds"] {
+		o.rounds = 2
+	}
+	if o.quick && !o.set["cap"] {
+		o.cap = 200 * time.Millisecond
+	}
+	switch {
+	case !slices.Contains(allOps, o.op):
+		return o, fmt.Errorf("--op %s: not one of %s", o.op, strings.Join(allOps, ", "))
+	case o.dtype != "f32" && o.dtype != "i32":
+		return o, fmt.Errorf("--dtype %s: f32 or i32", o.dtype)
+	case o.rounds < 1:
+		return o, fmt.Errorf("--rounds %d: at least one", o.rounds)
+	}
+	return o, nil
+}
+
+// matrix is the points to measure; explicit says that the sizes were named.
+func (o *options) matrix() (points []Point, explicit bool, err error) {
+	ranks, sizes := defaultRanks, defaultSizes
+	if o.quick {
+		ranks, sizes = quickRanks, quickSizes
+	}
+	if o.ranks != "" {
+		if ranks, err = parseInts(o.ranks); err != nil {
+			return nil, false, err
+		}
+	}
+	if o.sizes != "" {
+		if sizes, err = parseSizes(o.sizes); err != nil {
+			return nil, false, err
+		}
+	}
+	for _, r := range ranks {
+		for _, b := range sizes {
+			points = append(points, Point{r, b})
+		}
+	}
+	return points, o.sizes != "", nil
+}
+
+// choose takes the peers named, or all.
+func (o *options) choose(all []Peer) ([]Peer, error) {
+	if o.peers == "" {
+		return all, nil
+	}
+	var ps []Peer
+	for _, name := range strings.Split(o.peers, ",") {
+		i := slices.IndexFunc(all, func(p Peer) bool { return p.Name == strings.TrimSpace(name) })
+		if i < 0 {
+			return nil, fmt.Errorf("no peer %q; there are %s", name, strings.Join(names(all), ", "))
+		}
+		ps = append(ps, all[i])
+	}
+	return ps, nil
+}
+
+func names(ps []Peer) []string {
+	var v []string
+	for _, p := range ps {
+		v = append(v, p.Name)
+	}
+	return v
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "peers: interrupted; everything started was stopped")
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	verb := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		verb, args = args[0], args[1:]
+	}
+	o, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	peers, err := o.choose(catalogue())
+	if err != nil {
+		return err
+	}
+	points, explicit, err := o.matrix()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	say := func(format string, args ...any) {
+		fmt.Fprintf(stderr, "%6.1fs  %s\n", time.Since(began).Seconds(), fmt.Sprintf(format, args...))
+	}
+	if verb == "list" {
+		list(stdout, peers)
+		return nil
+	}
+	if verb != "" && verb != "install" {
+		return fmt.Errorf("unknown command %q: install or list (--help shows examples)", verb)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	if o.dir == "" {
+		o.dir = filepath.Join(root, "build", "peers")
+	}
+	if o.dir, err = filepath.Abs(o.dir); err != nil {
+		return err
+	}
+	adoptOrphans()
+
+	runners, states, err := prepare(ctx, &o, peers, say)
+	if err != nil {
+		return err
+	}
+	if verb == "install" {
+		for _, s := range states {
+			fmt.Fprintln(stdout, s.line())
+		}
+		return nil
+	}
+	r := &Report{
+		Date:    time.Now().Format("2006-01-02 15:04 MST"),
+		Command: strings.TrimSpace("go run ./bench/peers " + strings.Join(args, " ")),
+		Machine: thisMachine(),
+		Work:    Work{Op: o.op, Dtype: o.dtype, Redop: "sum", InPlace: !o.outOfPlace, Rounds: o.rounds, CapMS: o.cap.Milliseconds()},
+		Peers:   states,
+	}
+	tutti := prepareTutti(ctx, &o, root, r)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	tmp, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	c := &campaign{
+		work: r.Work, limit: o.limit, rounds: o.rounds, cap: o.cap, variants: !o.noVariants,
+		runners: runners, launcher: &launcher{tmp: tmp}, tutti: tutti, extra: strings.Fields(o.more), say: say,
+	}
+	if len(runners) == 0 && tutti == "" {
+		return errors.Join(errors.New("nothing to measure: no peer and no commbench"), r.save(o.dir))
+	}
+	if err := c.all(ctx, r, points, explicit); err != nil {
+		r.Incomplete = err.Error()
+		return errors.Join(err, r.save(o.dir))
+	}
+	r.writeMarkdown(stdout)
+	say("done; report.md and report.json are in %s", o.dir)
+	return r.save(o.dir)
+}
+
+// prepare installs and builds the peers; what fails becomes a peer's state.
+func prepare(ctx context.Context, o *options, peers []Peer, say func(string, ...any)) ([]runner, []PeerState, error) {
+	src := filepath.Join(o.dir, "src")
+	if err := writeSources(src); err != nil {
+		return nil, nil, err
+	}
+	in := &installer{dir: o.dir, fetch: !o.noInstall, say: say}
+	var runners []runner
+	var states []PeerState
+	for _, p := range peers {
+		s := PeerState{Name: p.Name, Title: p.Title, Settings: p.Settings}
+		r := runner{Peer: p, venv: in.venv(p)}
+		var err error
+		if !slices.Contains(p.Ops, o.op) {
+			err = fmt.Errorf("its program has no %s", o.op)
+		} else if s.Version, err = in.install(ctx, p); err == nil {
+			r.prog, err = build(ctx, p, place{venv: r.venv}, src, o.dir)
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err != nil {
+			s.Unavailable = err.Error()
+		} else {
+			runners = append(runners, r)
+		}
+		say("%s", s.line())
+		states = append(states, s)
+	}
+	return runners, states, nil
+}
+
+func (s PeerState) line() string {
+	if s.Unavailable != "" {
+		return fmt.Sprintf("peer %s: unavailable: %s", s.Name, s.Unavailable)
+	}
+	return fmt.Sprintf("peer %s: %s, version %s", s.Name, s.Title, s.Version)
+}
+
+// prepareTutti returns the commbench to run, or nothing; the report says which.
+func prepareTutti(ctx context.Context, o *options, root string, r *Report) string {
+	if o.noTutti {
+		r.Tutti.Unavailable = "left out by --no-tutti"
+		return ""
+	}
+	r.Tutti.Version = "this module"
+	if out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty", "--tags").Output(); err == nil {
+		r.Tutti.Version = strings.TrimSpace(string(out))
+	}
+	if o.tutti != "" {
+		r.Tutti.Version = o.tutti
+		return o.tutti
+	}
+	prog := filepath.Join(root, "build", "bin", "commbench")
+	if err := buildTutti(ctx, root, prog); err != nil {
+		r.Tutti = TuttiState{Unavailable: err.Error()}
+		return ""
+	}
+	return prog
+}
+
+// all measures the matrix, one number of ranks after the other.
+func (c *campaign) all(ctx context.Context, r *Report, points []Point, explicit bool) error {
+	var group []Point
+	for i, p := range points {
+		if why := skipReason(p, c.work.InPlace, explicit, availableMemory()); why != "" {
+			c.say("%d ranks, %s: skipped: %s", p.Ranks, sizeName(p.Bytes), why)
+			r.Points = append(r.Points, PointState{Ranks: p.Ranks, Bytes: p.Bytes, Skipped: why})
+		} else {
+			group = append(group, p)
+		}
+		if i+1 < len(points) && points[i+1].Ranks == p.Ranks {
+			continue
+		}
+		if err := c.measure(ctx, group, func(s PointState) { r.Points = append(r.Points, s) }); err != nil {
+			return err
+		}
+		group = nil
+	}
+	return nil
+}
+
+func (r *Report) save(dir string) error {
+	var md, js strings.Builder
+	r.writeMarkdown(&md)
+	if err := r.writeJSON(&js); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "report.md"), []byte(md.String()), 0o644),
+		os.WriteFile(filepath.Join(dir, "report.json"), []byte(js.String()), 0o644),
+	)
+}
+
+func list(w io.Writer, peers []Peer) {
+	for _, p := range peers {
+		from := "Debian: " + strings.Join(p.Apt, " ")
+		if len(p.Pip) > 0 {
+			from = "PyPI: " + strings.Join(p.Pip, " ")
+		}
+		fmt.Fprintf(w, "%s: %s (%s)\n  settings: %s\n", p.Name, p.Title, from, p.Settings)
+		for _, v := range p.Variants {
+			what := strings.Join(append(append([]string{}, v.Env...), v.Args...), " ")
+			if v.Algo != "" {
+				what = "algorithm " + v.Algo
+			}
+			fmt.Fprintf(w, "  variant %-18s %s\n", v.Name, what)
+		}
+	}
+}
