@@ -42,6 +42,9 @@ func New(name string, ranks int) (*plan.Plan, error) {
 	var known []string
 	for _, g := range generators {
 		if g.name == name {
+			if ranks < 1 || ranks > plan.MaxRanks {
+				return plan.NewBuilder(name, g.collective, ranks, 1).Plan() // which says what is wrong
+			}
 			return g.new(ranks)
 		}
 		known = append(known, g.name)
@@ -70,7 +73,7 @@ func alone(name string) (*plan.Plan, error) {
 // each returns f(0), f(1), ..., f(n-1): one place of each rank, in the rank
 // order that makes every rank's reduction round alike.
 func each(n int, f func(rank int) plan.Place) []plan.Place {
-	places := make([]plan.Place, n)
+	places := make([]plan.Place, max(n, 0))
 	for r := range places {
 		places[r] = f(r)
 	}

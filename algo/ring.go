@@ -52,16 +52,22 @@ func Ring(ranks int) (*plan.Plan, error) {
 			b.Reduce(r, []plan.Place{to}, sum, plan.In.At(r, c))
 		}
 	}
-	for k := range n - 1 {
-		for r := range n {
-			from := plan.Out.At(r, mod(r+1))
-			if k > 0 {
-				from = plan.Scratch.At(r, n-2+k)
+	for k := range n {
+		if k < n-1 {
+			for r := range n {
+				from := plan.Out.At(r, mod(r+1))
+				if k > 0 {
+					from = plan.Scratch.At(r, n-2+k)
+				}
+				b.Copy(r, from, plan.Scratch.At(mod(r+1), n-1+k))
 			}
-			b.Copy(r, from, plan.Scratch.At(mod(r+1), n-1+k))
 		}
-		for r := range n {
-			b.Copy(r, plan.Scratch.At(r, n-1+k), plan.Out.At(r, mod(r-k)))
+		// What came in the step before: the neighbour waits for the put of
+		// it, and nobody for the copy.
+		if k > 0 {
+			for r := range n {
+				b.Copy(r, plan.Scratch.At(r, n-2+k), plan.Out.At(r, mod(r-k+1)))
+			}
 		}
 	}
 	return b.Plan()

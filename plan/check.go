@@ -14,7 +14,8 @@ import (
 //     contribution twice, and Last marks exactly the steps that complete a
 //     value;
 //   - result: the postcondition of the collective, both when In and Out are
-//     different memory and when they are the same.
+//     different memory and when they are the same; and all ranks combine a
+//     chunk in the same order, so that their results are the same to the bit.
 //
 // The error is a [*CheckError].
 func (p *Plan) Check() error {
@@ -86,6 +87,8 @@ func (p *Plan) stepFault(s *Step) string {
 		return fmt.Sprintf("a reduce has 2 or more sources, not %d", len(s.Srcs))
 	case len(s.Dsts) == 0:
 		return "no destination"
+	case max(len(s.Srcs), len(s.Dsts)) > MaxPlaces:
+		return fmt.Sprintf("%d sources and %d destinations, want at most %d", len(s.Srcs), len(s.Dsts), MaxPlaces)
 	}
 	for _, q := range s.Srcs {
 		if d := p.placeFault(q); d != "" {
@@ -105,6 +108,19 @@ func (p *Plan) stepFault(s *Step) string {
 	}
 	if s.Op == Copy && slices.Contains(s.Dsts, s.Srcs[0]) {
 		return fmt.Sprintf("copies %v to itself", s.Srcs[0])
+	}
+	return ""
+}
+
+// afterFault returns what is wrong with the After of step id, or "".
+func afterFault(s *Step, id int) string {
+	for i, a := range s.After {
+		if a < 0 || int(a) >= id {
+			return fmt.Sprintf("after %d, which is no earlier step", a)
+		}
+		if i > 0 && s.After[i-1] >= a {
+			return fmt.Sprintf("after %d %d: not in ascending order", s.After[i-1], a)
+		}
 	}
 	return ""
 }
@@ -134,13 +150,8 @@ func (p *Plan) checkStructure() error {
 		if d := p.stepFault(s); d != "" {
 			return p.fault(Malformed, id, "%s", d)
 		}
-		for i, a := range s.After {
-			if a < 0 || int(a) >= id {
-				return p.fault(Malformed, id, "after %d, which is no earlier step", a)
-			}
-			if i > 0 && s.After[i-1] >= a {
-				return p.fault(Malformed, id, "after %d %d: not in ascending order", s.After[i-1], a)
-			}
+		if d := afterFault(s, id); d != "" {
+			return p.fault(Malformed, id, "%s", d)
 		}
 	}
 	return nil
@@ -199,12 +210,8 @@ func (p *Plan) evaluate(visit func(StepID, bool) *CheckError) error {
 	if p.Collective == Barrier {
 		return p.checkBarrier()
 	}
-	for r := range p.Ranks {
-		for c := range p.Chunks {
-			if detail := mem.wrong(r, c); detail != "" {
-				return p.fault(WrongResult, -1, "%s", detail)
-			}
-		}
+	if k, _, detail := mem.wrong(); detail != "" {
+		return p.fault(k, -1, "%s", detail)
 	}
 	return nil
 }
@@ -329,22 +336,24 @@ func (m *memory) result(srcs []Place, inPlace bool) (value, Kind, string) {
 	return acc, 0, ""
 }
 
-// wrong returns why chunk c of the rank's Out is not what an allreduce must
-// leave there, or "".
-func (m *memory) wrong(rank, c int) string {
+// wrong returns what an allreduce must not leave in some rank's Out: the
+// kind, the rank and the detail, which is "" if all is well.
+func (m *memory) wrong() (k Kind, rank int, detail string) {
 	for i, inPlace := range []bool{false, true} {
-		v := m.user[i][rank*m.p.Chunks+c]
-		if m.vals.isFull(v, c) {
-			continue
+		for j, v := range m.user[i] {
+			rank, c := j/m.p.Chunks, j%m.p.Chunks
+			out := Out.At(rank, c)
+			switch first := m.user[0][c]; {
+			case v == unwritten:
+				return WrongResult, rank, fmt.Sprintf("%v is never written%s", out, where(inPlace))
+			case m.vals.chunk[v] != c:
+				return WrongResult, rank, fmt.Sprintf("%v holds chunk %d%s", out, m.vals.chunk[v], where(inPlace))
+			case !m.vals.complete(v):
+				return WrongResult, rank, fmt.Sprintf("%v lacks the contribution of rank %d%s", out, m.vals.missing(v), where(inPlace))
+			case v != first:
+				return NotIdentical, rank, fmt.Sprintf("%v and %v combine in different orders%s", Out.At(0, c), out, where(inPlace))
+			}
 		}
-		out := Out.At(rank, c)
-		switch {
-		case v == unwritten:
-			return fmt.Sprintf("%v is never written%s", out, where(inPlace))
-		case m.vals.chunk[v] != c:
-			return fmt.Sprintf("%v holds chunk %d%s", out, m.vals.chunk[v], where(inPlace))
-		}
-		return fmt.Sprintf("%v lacks the contribution of rank %d%s", out, m.vals.missing(v), where(inPlace))
 	}
-	return ""
+	return 0, -1, ""
 }

@@ -19,6 +19,9 @@ const (
 	// WrongResult: a value holds a contribution twice or mixes chunks, or an
 	// output does not hold every contribution.
 	WrongResult
+	// NotIdentical: two ranks combine the contributions to a chunk in
+	// different orders, so that rounding may make their results differ.
+	NotIdentical
 	// Deadlock: there are waits that no order of events can satisfy.
 	Deadlock
 	// Unsignalled: a rank waits for an action that does not notify it.
@@ -39,8 +42,8 @@ const (
 )
 
 var kindNames = [numKinds]string{
-	"malformed", "unordered", "unwritten", "wrong result", "deadlock",
-	"unsignalled", "race", "undelivered", "early finish", "not synchronized",
+	"malformed", "unordered", "unwritten", "wrong result", "not identical",
+	"deadlock", "unsignalled", "race", "undelivered", "early finish", "not synchronized",
 }
 
 // String returns the kind in lower case words.

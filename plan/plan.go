@@ -139,4 +139,5 @@ const (
 	MaxChunks = 1 << 16 // chunks of In and Out, and scratch chunks of a rank
 	MaxCells  = 1 << 22 // the same, over all ranks
 	MaxSteps  = 1 << 20
+	MaxPlaces = 1 << 12 // sources of a step, and destinations
 )

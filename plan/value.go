@@ -2,62 +2,57 @@ package plan
 
 import "math/bits"
 
-// A value is the symbolic content of a cell: the set of ranks whose
-// contribution to one chunk it holds. Values are interned: equal values have
-// equal ids, and the union of two is computed once.
+// A value is the symbolic content of a cell: which contributions to one
+// chunk it holds, and the expression that combined them. Values are
+// interned: equal expressions have equal ids, so that two ranks hold the
+// same bits if they hold the same value, even where the operator is not
+// associative.
 //
-// A set is enough where the proof needs a multiset: union refuses a
-// contribution that is already there. In a barrier there is nothing to count
+// The contributions are a set where the proof needs a multiset: union
+// refuses one that is already there. In a barrier there is nothing to count
 // and union is plain set union.
 type value int32
 
 const unwritten value = -1
 
 type values struct {
-	ranks   int
-	tokens  bool // barrier: contributions may repeat
-	chunk   []int
-	set     []string // the bit set of ranks, as a string to be a map key
-	ids     map[valueKey]value
-	unions  map[[2]value]value
-	scratch []byte
-}
-
-type valueKey struct {
-	chunk int
-	set   string
+	ranks  int
+	tokens bool     // barrier: contributions may repeat
+	chunk  []int    // by value
+	set    [][]byte // by value: bit set of ranks
+	inputs map[[2]int]value
+	unions map[[2]value]value
 }
 
 func newValues(ranks int, c Collective) *values {
 	return &values{
-		ranks:   ranks,
-		tokens:  c == Barrier,
-		ids:     map[valueKey]value{},
-		unions:  map[[2]value]value{},
-		scratch: make([]byte, (ranks+7)/8),
+		ranks:  ranks,
+		tokens: c == Barrier,
+		inputs: map[[2]int]value{},
+		unions: map[[2]value]value{},
 	}
 }
 
-func (v *values) intern(chunk int, set []byte) value {
-	if id, ok := v.ids[valueKey{chunk, string(set)}]; ok {
-		return id
-	}
-	id := value(len(v.set))
-	s := string(set)
+func (v *values) add(chunk int, set []byte) value {
 	v.chunk = append(v.chunk, chunk)
-	v.set = append(v.set, s)
-	v.ids[valueKey{chunk, s}] = id
-	return id
+	v.set = append(v.set, set)
+	return value(len(v.set) - 1)
 }
 
 // input returns the value of chunk c of the rank's In.
 func (v *values) input(rank, chunk int) value {
-	clear(v.scratch)
-	v.scratch[rank/8] = 1 << (rank % 8)
-	return v.intern(chunk, v.scratch)
+	id, ok := v.inputs[[2]int{rank, chunk}]
+	if !ok {
+		set := make([]byte, (v.ranks+7)/8)
+		set[rank/8] = 1 << (rank % 8)
+		id = v.add(chunk, set)
+		v.inputs[[2]int{rank, chunk}] = id
+	}
+	return id
 }
 
-// union returns the reduction of a and b, or why there is none.
+// union returns the reduction of a and b, in this order, or why there is
+// none.
 func (v *values) union(a, b value) (value, string) {
 	if id, ok := v.unions[[2]value{a, b}]; ok {
 		return id, ""
@@ -65,14 +60,15 @@ func (v *values) union(a, b value) (value, string) {
 	if v.chunk[a] != v.chunk[b] {
 		return unwritten, "mixes two chunks"
 	}
-	x, y := v.set[a], v.set[b]
-	for i := range v.scratch {
-		if x[i]&y[i] != 0 && !v.tokens {
+	set := make([]byte, len(v.set[a]))
+	for i, x := range v.set[a] {
+		y := v.set[b][i]
+		if x&y != 0 && !v.tokens {
 			return unwritten, "takes a contribution twice"
 		}
-		v.scratch[i] = x[i] | y[i]
+		set[i] = x | y
 	}
-	id := v.intern(v.chunk[a], v.scratch)
+	id := v.add(v.chunk[a], set)
 	v.unions[[2]value{a, b}] = id
 	return id, ""
 }
@@ -86,16 +82,8 @@ func (v *values) complete(a value) bool {
 	return n == v.ranks
 }
 
-// isFull reports whether a is chunk c of every rank.
-func (v *values) isFull(a value, chunk int) bool {
-	return a != unwritten && v.chunk[a] == chunk && v.complete(a)
-}
-
 // missing returns a rank whose contribution a lacks, or -1.
 func (v *values) missing(a value) int {
-	if a == unwritten {
-		return 0
-	}
 	for r := range v.ranks {
 		if v.set[a][r/8]&(1<<(r%8)) == 0 {
 			return r

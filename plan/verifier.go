@@ -123,12 +123,8 @@ func (v *verifier) tile(t int) error {
 	if v.l.Plan.Collective == Barrier {
 		return nil
 	}
-	for r := range n {
-		for c := range v.l.Plan.Chunks {
-			if detail := v.mem.wrong(r, c); detail != "" {
-				return v.l.fault(WrongResult, r, -1, t, "%s", detail)
-			}
-		}
+	if k, r, detail := v.mem.wrong(); detail != "" {
+		return v.l.fault(k, r, -1, t, "%s", detail)
 	}
 	return nil
 }
