@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/tutti-go/tutti/internal/spin"
@@ -16,14 +17,16 @@ type Patience struct {
 }
 
 // PatienceFor chooses by the number of ranks that run on this machine and the
-// number of cores they may use. With a core for everybody, polling is the
-// fastest and costs nobody anything. With fewer cores, each poll is stolen
-// from the very rank that is waited for, so the core is offered at once.
+// number of cores they may use. With a core for everybody, polling for some
+// tens of microseconds is the fastest and costs nobody anything; but nothing
+// promises that the ranks are pinned, so the core is offered after that. With
+// fewer cores, each poll is stolen from the very rank that is waited for, and
+// the core is offered at once. Offering it is cheap where nobody takes it.
 func PatienceFor(ranks, cores int) Patience {
 	if ranks <= cores {
-		return Patience{Polls: 20_000, Yields: 200, Nap: 5 * time.Millisecond}
+		return Patience{Polls: 500, Yields: 2000, Nap: 5 * time.Millisecond}
 	}
-	return Patience{Polls: 20, Yields: 100, Nap: 5 * time.Millisecond}
+	return Patience{Polls: 20, Yields: 2000, Nap: 5 * time.Millisecond}
 }
 
 // Waiter waits for counters on behalf of one communicator. It may be shared
@@ -58,7 +61,13 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 		if err := w.interrupted(ctx, c, v); err != nil || c.value.Load() >= v {
 			return err
 		}
-		spin.Yield()
+		// The core goes to another process; now and then the thread goes to
+		// another goroutine of this one.
+		if i%8 == 7 {
+			runtime.Gosched()
+		} else {
+			spin.Yield()
+		}
 	}
 	for c.value.Load() < v {
 		if err := w.interrupted(ctx, c, v); err != nil {

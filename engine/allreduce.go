@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/reduce"
+	"github.com/tutti-go/tutti/tune"
+)
+
+const oneShot = "allreduce/oneshot"
+
+// AllReduce combines the send buffers of all ranks element by element and
+// leaves the result in every rank's recv, bitwise the same everywhere and from
+// run to run.
+//
+// send and recv are len(send)/t.Size() elements of type t; lengths, t and op
+// must be the same on all ranks. In place means that send and recv are the
+// same slice; otherwise they must not overlap, and send is left as it was.
+// Buffers from Alloc are used where they are. Other memory works as well and
+// is staged through shared memory; in a call where one rank brings such
+// memory, all are treated so.
+//
+// It blocks until the result is there and no peer touches the buffers any
+// more, and allocates nothing once a call of the same kind has been made.
+// Errors: *ArgumentError and ErrBusy leave the communicator in order, anything
+// else is a *CallError and final. When ctx ends, the call returns its cause
+// inside a CallError.
+func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op mem.Op) error {
+	count, err := c.checkAllReduce(send, recv, t, op)
+	if err != nil {
+		return err
+	}
+	kernel, err := reduce.Lookup(op, t)
+	if err != nil {
+		return err
+	}
+	if err := c.enter(); err != nil {
+		return err
+	}
+	if count == 0 {
+		return c.exit("allreduce", nil)
+	}
+	if c.size == 1 {
+		copy(recv, send)
+		return c.exit("allreduce", nil)
+	}
+	divisor := 1
+	if op == mem.Avg {
+		divisor = c.size
+	}
+	req := tune.Request{
+		Collective: plan.AllReduce, Bytes: len(send), Ranks: c.size, Cores: c.cores,
+		MappedScratch: c.board,
+	}
+	if c.board {
+		if choice := c.choose(req); choice.Algo == oneShot && len(send) <= tune.OneShotBytes {
+			return c.exit("allreduce", c.allReduceOneShot(ctx, send, recv, kernel, count, divisor))
+		}
+	}
+	k := call{
+		collective: plan.AllReduce, dtype: t, op: op,
+		in: send, out: recv, count: count, kernel: kernel, divisor: divisor, request: req,
+	}
+	return c.exit("allreduce", c.run(ctx, &k))
+}
+
+func (c *Comm) checkAllReduce(send, recv []byte, t mem.DType, op mem.Op) (count int, err error) {
+	bad := func(format string, args ...any) (int, error) {
+		return 0, &ArgumentError{"allreduce", fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case !op.Supports(t):
+		return bad("%v is not defined on %v", op, t)
+	case len(send) != len(recv):
+		return bad("%d bytes to send, %d to receive", len(send), len(recv))
+	case len(send)%t.Size() != 0:
+		return bad("%d bytes are not a whole number of %v elements of %d bytes", len(send), t, t.Size())
+	case len(send) == 0:
+		return 0, nil
+	}
+	in, out := address(send), address(recv)
+	if in != out && in < out+uintptr(len(recv)) && out < in+uintptr(len(send)) {
+		return bad("send and recv overlap by %d bytes; they must be the same or apart",
+			len(send)-int(math.Abs(float64(int64(in)-int64(out)))))
+	}
+	return len(send) / t.Size(), nil
+}
+
+// Barrier returns when every rank has called it. Errors are those of
+// AllReduce.
+func (c *Comm) Barrier(ctx context.Context) error {
+	if err := c.enter(); err != nil {
+		return err
+	}
+	if c.size == 1 {
+		return c.exit("barrier", nil)
+	}
+	k := call{collective: plan.Barrier, request: tune.Request{
+		Collective: plan.Barrier, Ranks: c.size, Cores: c.cores, MappedScratch: c.board,
+	}}
+	return c.exit("barrier", c.run(ctx, &k))
+}
+
+// Describe tells which medium and algorithm a call would take: an allreduce of
+// the given size in bytes, on buffers from Alloc (registered) or others; or a
+// barrier.
+func (c *Comm) Describe(collective plan.Collective, bytes int, registered bool) (path, algo string) {
+	if c.size == 1 {
+		return "local", "copy"
+	}
+	choice := c.choose(tune.Request{
+		Collective: collective, Bytes: bytes, Ranks: c.size, Cores: c.cores,
+		MappedScratch: c.board, MappedData: c.board && registered,
+	})
+	return c.fabric.Medium(), choice.Algo
+}

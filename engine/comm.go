@@ -1,0 +1,241 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/tune"
+)
+
+// Exchanger is what New needs of a bootstrap.
+type Exchanger interface {
+	// AllGather gives every rank's blob to every rank, indexed by rank.
+	AllGather(ctx context.Context, blob []byte) ([][]byte, error)
+}
+
+// Config says who a Comm is and what it works with.
+type Config struct {
+	Rank, Size int
+	Exchanger  Exchanger
+	Fabric     link.Fabric // owned by the Comm from New on, also when New fails
+
+	// Plan makes the plan of a name for a number of ranks: algo.New.
+	Plan func(name string, ranks int) (*plan.Plan, error)
+	// Choose picks among plans: tune.Choose. All ranks must be given the same.
+	Choose func(tune.Request) tune.Choice
+
+	// Cores is how many cores the ranks of this machine may use in all;
+	// 0 means GOMAXPROCS.
+	Cores int
+	// Threads reduce for this rank when a message is large; 0 means cores
+	// divided by ranks, at least one.
+	Threads int
+	// Logger takes changes of state; nil discards them.
+	Logger *slog.Logger
+}
+
+// Comm is one rank's membership in a job.
+type Comm struct {
+	rank, size int
+	fabric     link.Fabric
+	plan       func(string, int) (*plan.Plan, error)
+	choose     func(tune.Request) tune.Choice
+	cores      int
+	log        *slog.Logger
+
+	waiter link.Waiter
+	fault  link.Fault
+	closed atomic.Bool
+	busy   atomic.Bool
+
+	links   []link.Link     // by rank; ours is nil
+	seen    []*link.Counter // progress of each rank, our own included
+	own     *link.Counter   // seen[rank]
+	board   bool            // raising own tells everybody
+	mappers []link.Mapper   // by rank; nil where nothing is mapped
+	buffers registry        // what Alloc gave out
+
+	control     *mem.Buffer
+	peerRegions []mem.RegionID // control regions, by rank
+	controls    [][]byte       // the same mapped, where the medium maps; ours always
+	door        door
+
+	// The state of calls. Only the goroutine that holds busy touches it.
+	calls    uint64 // how many have begun
+	base     uint64 // progress before the current call
+	programs map[programKey]*program
+	team     *team
+}
+
+// New joins the job as cfg.Rank. All ranks call it with the same sizes; it
+// blocks until all have. After an error nothing is left open.
+func New(ctx context.Context, cfg Config) (*Comm, error) {
+	c := &Comm{
+		rank: cfg.Rank, size: cfg.Size, fabric: cfg.Fabric,
+		plan: cfg.Plan, choose: cfg.Choose, cores: cfg.Cores, log: cfg.Logger,
+		programs: map[programKey]*program{},
+	}
+	if c.cores <= 0 {
+		c.cores = runtime.GOMAXPROCS(0)
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.waiter = link.Waiter{Patience: link.PatienceFor(c.size, c.cores), Fault: &c.fault}
+	if err := c.join(ctx, cfg.Exchanger); err != nil {
+		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), c.fabric.Close())
+	}
+	threads := cfg.Threads
+	if threads <= 0 {
+		threads = max(1, c.cores/c.size)
+	}
+	c.team = newTeam(threads)
+	return c, nil
+}
+
+// join connects to every peer and learns where its control region is.
+func (c *Comm) join(ctx context.Context, ex Exchanger) error {
+	control, err := c.fabric.Alloc(controlBytes)
+	if err != nil {
+		return err
+	}
+	c.control = control
+	c.fabric.Lost(func(_ int, err error) { c.fault.Fail(err) })
+
+	blobs, err := ex.AllGather(ctx, encodeRegion(control.Region()))
+	if err != nil {
+		return err
+	}
+	n := c.size
+	c.links, c.mappers = make([]link.Link, n), make([]link.Mapper, n)
+	c.seen, c.controls, c.peerRegions = make([]*link.Counter, n), make([][]byte, n), make([]mem.RegionID, n)
+	for rank, blob := range blobs {
+		if c.peerRegions[rank], err = decodeRegion(blob); err != nil {
+			return fmt.Errorf("rank %d: %w", rank, err)
+		}
+		if rank == c.rank {
+			continue
+		}
+		l, err := c.fabric.Connect(ctx, rank)
+		if err != nil {
+			return err
+		}
+		c.links[rank], c.seen[rank] = l, l.Seen()
+		if m, ok := l.(link.Mapper); ok {
+			c.mappers[rank] = m
+			if c.controls[rank], err = m.Map(ctx, c.peerRegions[rank]); err != nil {
+				return err
+			}
+			if len(c.controls[rank]) < controlBytes {
+				return fmt.Errorf("rank %d has a control region of %d bytes, not %d: are all ranks the same build?",
+					rank, len(c.controls[rank]), controlBytes)
+			}
+		}
+	}
+	c.controls[c.rank] = control.Bytes()
+	if b, ok := c.fabric.(link.Board); ok {
+		c.own, c.board = b.Own(), true
+	} else {
+		c.own = new(link.Counter)
+	}
+	c.seen[c.rank] = c.own
+	if c.mapped() {
+		c.door = newDoor(c.controls)
+	}
+	// Nobody may put or notify before everybody has connected.
+	_, err = ex.AllGather(ctx, nil)
+	return err
+}
+
+// mapped reports whether all ranks' scratch is within load and store.
+func (c *Comm) mapped() bool {
+	for rank, m := range c.mappers {
+		if rank != c.rank && m == nil {
+			return false
+		}
+	}
+	return c.board || c.size == 1
+}
+
+// Rank is this rank's number, from 0.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// Alloc makes a zeroed buffer that every rank reaches without a copy. It is
+// not a collective. The pages are there when it returns.
+func (c *Comm) Alloc(bytes int) (*mem.Buffer, error) {
+	if bytes <= 0 {
+		return nil, &ArgumentError{"alloc", fmt.Sprintf("%d bytes asked for; want at least 1", bytes)}
+	}
+	b, err := c.fabric.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	c.buffers.add(extentOf(b))
+	return mem.NewBuffer(b.Region(), b.Bytes(), func() error {
+		c.buffers.remove(b.Region())
+		return b.Free()
+	}), nil
+}
+
+// Abort makes the running call, if any, and all later ones return err. It may
+// be called from any goroutine. Peers learn of it when the Comm is closed.
+func (c *Comm) Abort(err error) {
+	if err == nil {
+		err = link.ErrAborted
+	}
+	c.fault.Fail(err)
+}
+
+// Close leaves the job and frees every buffer. It does not wait for the other
+// ranks: what this rank owed them is done when its last call has returned.
+// Calling it again does nothing.
+func (c *Comm) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	c.fault.Fail(link.ErrClosed)
+	if !c.busy.CompareAndSwap(false, true) {
+		// A call in another goroutine sees the fault and leaves shortly.
+		for !c.busy.CompareAndSwap(false, true) {
+			runtime.Gosched()
+		}
+	}
+	c.team.close()
+	return c.fabric.Close()
+}
+
+// enter begins a collective; the caller leaves by exit.
+func (c *Comm) enter() error {
+	if !c.busy.CompareAndSwap(false, true) {
+		return ErrBusy
+	}
+	if err := c.fault.Err(); err != nil {
+		c.busy.Store(false)
+		return err
+	}
+	c.calls++
+	return nil
+}
+
+// exit ends a collective. The first error stays with the communicator.
+func (c *Comm) exit(call string, err error) error {
+	if err != nil && !recoverable(err) {
+		failure := &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
+		if c.fault.Fail(failure) {
+			c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
+		}
+		err = failure
+	}
+	c.busy.Store(false)
+	return err
+}

@@ -1,0 +1,80 @@
+// Package tune chooses how a collective runs: which algorithm, cut into tiles
+// of which size. It knows costs, not how anything is run.
+//
+// The choices are rules drawn from measurements (docs/architecture.md says
+// which); every rank must come to the same choice, so they depend only on what
+// all ranks know.
+package tune
+
+import "github.com/tutti-go/tutti/plan"
+
+// Request is what a choice may depend on.
+type Request struct {
+	Collective plan.Collective
+	Bytes      int // of one rank's buffer
+	Ranks      int
+	Cores      int // that the ranks of this machine may use in all
+
+	// MappedScratch: all ranks can load and store each other's scratch.
+	MappedScratch bool
+	// MappedData: and also the buffers of this call.
+	MappedData bool
+}
+
+// Choice says how to run.
+type Choice struct {
+	Algo      string // a name that algo.New knows
+	TileBytes int    // the unit of pipelining
+	Depth     int    // tiles a rank may run ahead of the readers of its scratch
+}
+
+// OneShotBytes is the largest message for which every rank reads everybody's
+// input: one step, at the price of ranks times the traffic.
+const OneShotBytes = 32 << 10
+
+// Tile sizes. Direct plans stream through main memory and need tiles only to
+// look at deadlines now and then. Staged plans live from tiles that stay in
+// the cache between the rank that writes them and the one that reads them.
+const (
+	directTile = 4 << 20
+	stagedTile = 64 << 10
+	putTile    = 64 << 10
+	depth      = 4
+)
+
+// Choose picks algorithm and tiles for r.
+func Choose(r Request) Choice {
+	switch {
+	case r.Collective == plan.Barrier && r.MappedScratch:
+		return Choice{"barrier/direct", 64, 1}
+	case r.Collective == plan.Barrier:
+		return Choice{"barrier/dissemination", 64, 2}
+	case !r.MappedScratch && r.Bytes <= OneShotBytes:
+		return Choice{"allreduce/tree", putTile, depth}
+	case !r.MappedScratch:
+		return Choice{"allreduce/ring", putTile, depth}
+	case r.Bytes <= OneShotBytes:
+		return Choice{"allreduce/oneshot", OneShotBytes, 2}
+	case r.MappedData:
+		return Choice{"allreduce/direct", directTile, 1}
+	}
+	return Choice{"allreduce/staged", stagedTile, depth}
+}
+
+// For is Choose for a caller who insists on an algorithm: it fills in what
+// goes with it.
+func For(algo string, r Request) Choice {
+	c := Choose(r)
+	if c.Algo == algo {
+		return c
+	}
+	switch algo {
+	case "allreduce/direct":
+		return Choice{algo, directTile, 1}
+	case "allreduce/oneshot":
+		return Choice{algo, OneShotBytes, 2}
+	case "allreduce/staged":
+		return Choice{algo, stagedTile, depth}
+	}
+	return Choice{algo, putTile, depth}
+}

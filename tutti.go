@@ -1,0 +1,117 @@
+package tutti
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/tutti-go/tutti/algo"
+	"github.com/tutti-go/tutti/bootstrap"
+	"github.com/tutti-go/tutti/engine"
+	"github.com/tutti-go/tutti/internal/cpu"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/shm"
+	"github.com/tutti-go/tutti/tune"
+)
+
+// Comm is one rank's membership in a job; see [engine.Comm].
+type Comm = engine.Comm
+
+// Config says how a rank joins. The zero value joins the job that the
+// environment describes and lets Tutti choose everything.
+type Config struct {
+	// Exchanger connects the ranks while they find each other. nil means
+	// bootstrap.FromEnv. Init does not close it.
+	Exchanger bootstrap.Exchanger
+
+	// Algo forces an algorithm, by its name with or without the collective
+	// ("direct", "allreduce/ring"); empty or "auto" chooses by size.
+	Algo string
+	// Path forces a medium: "shm"; empty or "auto" chooses.
+	Path string
+	// Threads of this rank that share a large reduction; 0 means usable cores
+	// divided by ranks.
+	Threads int
+	// Logger takes changes of state; nil discards them.
+	Logger *slog.Logger
+}
+
+// ConfigError says that a field of Config, or the environment variable that
+// stands for it, has a value that means nothing.
+type ConfigError struct {
+	Field string
+	Value string
+	Known []string
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("%s is %q; known: %v", e.Field, e.Value, e.Known)
+}
+
+// Init makes this process a rank of a job. All ranks call it, and it blocks
+// until all have or ctx ends. The Comm is the caller's to Close.
+//
+// Errors: *ConfigError; bootstrap.ErrNoEnvironment where no Exchanger is given
+// and no launcher has set one up; shm.ErrUnavailable where the machine refuses
+// shared memory; what the Exchanger reports of other ranks.
+func Init(ctx context.Context, cfg Config) (*Comm, error) {
+	choose, err := chooser(cfg.Algo)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Path != "" && cfg.Path != "auto" && cfg.Path != "shm" {
+		return nil, &ConfigError{"Path", cfg.Path, []string{"auto", "shm"}}
+	}
+	ex := cfg.Exchanger
+	if ex == nil {
+		if ex, err = bootstrap.FromEnv(ctx); err != nil {
+			return nil, err
+		}
+	}
+	fabric, err := shm.Open(ctx, ex, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	comm, err := engine.New(ctx, engine.Config{
+		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
+		Plan: algo.New, Choose: choose,
+		Cores: cpu.Count(), Threads: cfg.Threads, Logger: cfg.Logger,
+	})
+	if err != nil {
+		// Where a rank died, the exchanger knows more than the failed step.
+		return nil, errors.Join(err, ex.Err())
+	}
+	return comm, nil
+}
+
+// chooser is tune.Choose, or a chooser that insists on one algorithm for the
+// collective it is made for.
+func chooser(name string) (func(tune.Request) tune.Choice, error) {
+	if name == "" || name == "auto" {
+		return tune.Choose, nil
+	}
+	var known []string
+	for _, collective := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+		for _, candidate := range algo.Names(collective) {
+			known = append(known, candidate)
+			if candidate == name || candidate == collective.String()+"/"+name {
+				return func(r tune.Request) tune.Choice {
+					if r.Collective != collective {
+						return tune.Choose(r)
+					}
+					return tune.For(candidate, r)
+				}, nil
+			}
+		}
+	}
+	return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
+}
+
+// AllReduce is Comm.AllReduce for typed slices: it combines every rank's send
+// element by element into every rank's recv. In place means send and recv are
+// the same slice.
+func AllReduce[T mem.Element](ctx context.Context, c *Comm, send, recv []T, op mem.Op) error {
+	return c.AllReduce(ctx, mem.Bytes(send), mem.Bytes(recv), mem.TypeOf[T](), op)
+}
