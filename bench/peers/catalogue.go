@@ -169,7 +169,7 @@ func catalogue() []Peer {
 			// the new one, and the SYCL runtime, through its caller's run path.
 			Compile:   against("g++", "-Wl,--disable-new-dtags", "-l:libccl.so.1", "-lmpi", "-lm"),
 			Launch:    intel("CCL_ATL_TRANSPORT=mpi", "CCL_LOG_LEVEL=error"),
-			Settings:  "CCL_ATL_TRANSPORT=mpi, I_MPI_FABRICS=shm I_MPI_PIN=0",
+			Settings:  "CCL_ATL_TRANSPORT=mpi I_MPI_FABRICS=shm I_MPI_PIN=0; no setting helps it with more ranks than cores",
 			Leftovers: []string{"Intel_MPI_*"},
 			Variants: []Variant{
 				{Name: "default"},

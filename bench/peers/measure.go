@@ -66,6 +66,8 @@ func (c *campaign) measure(ctx context.Context, points []Point, done func(PointS
 }
 
 // calibrate tries every variant at every size and keeps the fastest right one.
+// A variant that hangs here (some do on too few cores) is given up sooner than
+// a run that is measured: the others are still to be tried.
 func (c *campaign) calibrate(ctx context.Context, points []Point) (choices, error) {
 	ch := choices{best: map[string]map[Point]try{}, errs: map[string]map[Point]string{}}
 	ranks := points[0].Ranks
@@ -77,7 +79,7 @@ func (c *campaign) calibrate(ctx context.Context, points []Point) (choices, erro
 		ch.best[r.Name], ch.errs[r.Name] = map[Point]try{}, map[Point]string{}
 		for _, v := range c.usable(r.Peer) {
 			began := time.Now()
-			lines, err := c.runPeer(ctx, r, v, ranks, sizes, "-n", "5", "-w", "1", "--cap-ms", "150", "-c")
+			lines, err := c.runPeer(ctx, c.limit/3, r, v, ranks, sizes, "-n", "5", "-w", "1", "--cap-ms", "150", "-c")
 			if ctx.Err() != nil {
 				return ch, ctx.Err()
 			}
@@ -139,7 +141,7 @@ func (c *campaign) point(ctx context.Context, p Point, ch choices) (PointState, 
 				continue
 			}
 			var pair Pair
-			lines, err := c.runPeer(ctx, r, t.variant, p.Ranks, []int64{p.Bytes}, "-n", "1000", "-w", "5", "--cap-ms", strconv.FormatInt(c.cap.Milliseconds(), 10))
+			lines, err := c.runPeer(ctx, c.limit, r, t.variant, p.Ranks, []int64{p.Bytes}, "-n", "1000", "-w", "5", "--cap-ms", strconv.FormatInt(c.cap.Milliseconds(), 10))
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
@@ -154,7 +156,8 @@ func (c *campaign) point(ctx context.Context, p Point, ch choices) (PointState, 
 				return s, ctx.Err()
 			}
 			pairs[i] = append(pairs[i], pair)
-			c.say("%d ranks, %s, round %d of %d: %s %s µs, tutti %s alloc, %s user", p.Ranks, sizeName(p.Bytes), round+1, c.rounds, r.Name, number(pair.Peer), number(pair.Alloc), number(pair.User))
+			c.say("%d ranks, %s, round %d of %d: %s %s µs%s%s", p.Ranks, sizeName(p.Bytes), round+1, c.rounds,
+				r.Name, number(pair.Peer), beside("alloc", pair.Alloc, alloc.err), beside("user", pair.User, user.err))
 		}
 		if !slices.ContainsFunc(pairs, func(v []Pair) bool { return len(v) > round }) {
 			// No peer answered: Tutti's own time is still worth having.
@@ -178,7 +181,7 @@ func (c *campaign) point(ctx context.Context, p Point, ch choices) (PointState, 
 
 // runPeer runs one peer over some sizes. Results that came before an error are
 // returned with it.
-func (c *campaign) runPeer(ctx context.Context, r runner, v Variant, ranks int, sizes []int64, how ...string) ([]Line, error) {
+func (c *campaign) runPeer(ctx context.Context, limit time.Duration, r runner, v Variant, ranks int, sizes []int64, how ...string) ([]Line, error) {
 	var names []string
 	for _, b := range sizes {
 		names = append(names, strconv.FormatInt(b, 10))
@@ -190,7 +193,7 @@ func (c *campaign) runPeer(ctx context.Context, r runner, v Variant, ranks int, 
 	if v.Algo != "" {
 		prog = append(prog, "--variant", v.Algo)
 	}
-	out, err := c.launcher.run(ctx, runLimit(c.limit, ranks, sizes...), r.Leftovers, func(tmp string) []Command {
+	out, err := c.launcher.run(ctx, runLimit(limit, ranks, sizes...), r.Leftovers, func(tmp string) []Command {
 		return r.Launch(place{venv: r.venv, tmp: tmp}, v, ranks, prog)
 	})
 	lines, perr := parseLines(out)
@@ -270,6 +273,18 @@ func (c *campaign) commbench(ctx context.Context, p Point, memory string, iters 
 		return Line{}, fmt.Errorf("%s: %d results for one size", filepath.Base(c.tutti), len(lines))
 	}
 	return lines[0], nil
+}
+
+// beside is Tutti's part of a progress line.
+func beside(memory string, us float64, err error) string {
+	switch {
+	case err != nil:
+		return fmt.Sprintf(", tutti %s failed: %v", memory, err)
+	case us == 0:
+		return ""
+	default:
+		return fmt.Sprintf(", tutti %s %s", memory, number(us))
+	}
 }
 
 func because(err error) string {

@@ -108,7 +108,7 @@ func (r *Report) writeMarkdown(w io.Writer) {
 	if r.Incomplete != "" {
 		fmt.Fprintf(w, "**Incomplete: %s**\n\n", r.Incomplete)
 	}
-	fmt.Fprintf(w, "Times are microseconds a call: the slowest rank's, median over iterations, median over %d rounds (least to most of them). "+
+	fmt.Fprintf(w, "Times are microseconds a call: the slowest rank's, median over iterations, median over rounds: %d (least to most of them). "+
 		"Peers and Tutti ran in turn, rank i on core i mod %d. Ratios are the best peer's time over Tutti's, divided within each round: above 1, Tutti is the faster.\n\n",
 		r.Work.Rounds, r.Machine.Cores)
 	r.writePeers(w)
@@ -199,7 +199,7 @@ func (r *Report) writeTable(w io.Writer, ranks int) {
 
 // writeVariants says which setting each peer was measured with, as one line a peer.
 func (r *Report) writeVariants(w io.Writer, ranks int, names []string) {
-	fmt.Fprintf(w, "Fastest settings, by a calibrating run, and so the ones measured:\n\n")
+	var lines []string
 	for _, n := range names {
 		var said []string
 		for i := range r.Points {
@@ -209,10 +209,12 @@ func (r *Report) writeVariants(w io.Writer, ranks int, names []string) {
 			}
 		}
 		if len(said) > 0 {
-			fmt.Fprintf(w, "- %s: %s\n", n, strings.Join(said, "; "))
+			lines = append(lines, fmt.Sprintf("- %s: %s\n", n, strings.Join(said, "; ")))
 		}
 	}
-	fmt.Fprintln(w)
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "Fastest settings, by a calibrating run, and so the ones measured:\n\n%s\n", strings.Join(lines, ""))
+	}
 }
 
 func (p *PointState) peer(name string) *PeerOutcome {
