@@ -60,10 +60,18 @@ type Program struct {
 // so that its buffers may be touched. Because the order of actions is fixed,
 // a value published for one action covers all actions before it.
 //
+// An action is complete, and may be published, when its destinations hold
+// the value and its sources may be overwritten. For a put that means two
+// things: the receiver of the bytes sees the notification after the bytes,
+// and other ranks are not notified before the source is free again.
+//
 // Tile t of scratch chunk s is slot t mod Depth of that chunk. Scratch is
-// reused from call to call without a further wait: no rank may start the
-// first action of a call before every rank has arrived, and a rank arrives
-// only after it has finished its previous call.
+// reused from call to call without a further wait, on one condition: no rank
+// starts the first action of a call before every rank has arrived, not only
+// those that it touches, since a rank that it does not touch in this call
+// may still read its scratch from the last one. A rank arrives only after it
+// has finished its previous call. A barrier needs no arrival for what it
+// promises; but its tokens are scratch too.
 type Lowered struct {
 	Plan  *Plan
 	Depth int // slots of each scratch chunk

@@ -44,20 +44,35 @@ func (s *Step) IsPut() bool {
 func (p *Plan) Reach() Reach {
 	var r Reach
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		put := s.IsPut()
-		r.PeerPut = r.PeerPut || put
-		for _, places := range [][]Place{s.Srcs, s.Dsts} {
-			for _, q := range places {
-				switch {
-				case q.Rank == s.Rank:
-				case q.Buf != Scratch:
-					r.PeerData = true
-				case !put:
-					r.PeerScratchRead = true
-				}
-			}
+		r.add(&p.Steps[i])
+	}
+	return r
+}
+
+// reach returns what the programs need, which may differ from their plan.
+func (l *Lowered) reach() Reach {
+	var r Reach
+	for i := range l.Programs {
+		for j := range l.Programs[i].Actions {
+			a := &l.Programs[i].Actions[j]
+			r.add(&Step{Rank: i, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs})
 		}
 	}
 	return r
+}
+
+func (r *Reach) add(s *Step) {
+	put := s.IsPut()
+	r.PeerPut = r.PeerPut || put
+	for _, places := range [][]Place{s.Srcs, s.Dsts} {
+		for _, q := range places {
+			switch {
+			case q.Rank == s.Rank:
+			case q.Buf != Scratch:
+				r.PeerData = true
+			case !put:
+				r.PeerScratchRead = true
+			}
+		}
+	}
 }

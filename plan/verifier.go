@@ -37,6 +37,7 @@ type location struct {
 type verifier struct {
 	l     *Lowered
 	ranks int
+	wire  bool // puts may travel a network
 	vals  *values
 	chain [][]int
 	pos   [][]uint16 // by rank and action: its position in the chain
@@ -55,7 +56,7 @@ type verifier struct {
 func newVerifier(l *Lowered) *verifier {
 	n := len(l.Programs)
 	v := &verifier{
-		l: l, ranks: n,
+		l: l, ranks: n, wire: l.reach().PutOnly(),
 		vals:    newValues(n, l.Plan.Collective),
 		chain:   make([][]int, n),
 		pos:     make([][]uint16, n),
@@ -173,7 +174,7 @@ func (v *verifier) action(r, j, t int) error {
 	}
 	s := Step{Rank: r, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs}
 	for _, q := range a.Dsts {
-		if err := v.write(me, j, q, k, s.IsPut()); err != nil {
+		if err := v.write(me, j, q, k, v.wire && s.IsPut()); err != nil {
 			return err
 		}
 	}

@@ -18,8 +18,9 @@ import (
 //  3. The values that this order defines satisfy the postcondition.
 //  4. A rank returns only after the last access of any peer to its In and
 //     Out.
-//  5. A rank uses what a peer has put into its memory only after a wait for
-//     that peer; order learned from a third rank is not delivery.
+//  5. In programs that need nothing mapped, a rank uses what a peer has put
+//     into its memory only after a wait for that peer: over a network, order
+//     learned from a third rank is not delivery.
 //
 // Scratch between two calls needs no proof of its own: see [Lowered].
 //

@@ -10,16 +10,17 @@ import (
 // that had it before (Lag depth). Waits that others imply are left out.
 //
 // What a rank knows is a vector clock. For one tile, a rank runs its steps
-// in the order of (skew, index): its chain. The clock of a step says for
-// each rank how many steps of that rank's chain are complete before it, for
-// the same tile (same) or for the tile depth earlier (old). Knowledge is
-// tracked only along paths that never go back to an earlier tile, so that it
-// holds for every number of tiles, also for the first and the last tiles,
-// where some waits are void.
+// in the order of (skew, index): its chain. The clock of a step with lag d
+// says for each rank how many steps of that rank's chain for tile t-d are
+// complete before the step runs on tile t. Knowledge is tracked only along
+// paths that never go back to an earlier tile, so that it holds for every
+// number of tiles, also for the first and the last tiles, where some waits
+// are void.
 //
-// One kind of wait is never left out for what a third rank has told: the one
-// for a peer that has put bytes into the waiting rank's memory. Over a
-// network only that peer's own notification shows that they have arrived.
+// One kind of wait is never left out for what a third rank has told: in a
+// plan that needs nothing mapped, the one for a peer that has put bytes into
+// the waiting rank's memory. Over a network only that peer's own
+// notification shows that they have arrived.
 
 // maxClocks bounds the memory spent on finding implied waits. Beyond it only
 // the largest wait for each rank is picked.
@@ -56,9 +57,10 @@ type waiting struct {
 	*lowering
 	l          *Lowered
 	chain      [][]StepID
-	pos        []int32 // by step: its position in its rank's chain
-	same, old  []int32 // by step: clocks, or nil if there would be too many
-	direct     []clock // by rank: what its own waits have shown so far
+	pos        []int32   // by step: its position in its rank's chain
+	clocks     [][]int32 // by lag, then by step; nil if there would be too many
+	wire       bool      // puts may travel a network
+	direct     []clock   // by rank: what its own waits have shown so far
 	candidates []candidate
 }
 
@@ -71,15 +73,20 @@ type candidate struct {
 
 func (lo *lowering) waits(l *Lowered) {
 	n := len(lo.p.Steps)
-	w := &waiting{lowering: lo, l: l, chain: lo.chains(), pos: make([]int32, n), direct: make([]clock, lo.p.Ranks)}
+	w := &waiting{
+		lowering: lo, l: l, chain: lo.chains(), pos: make([]int32, n),
+		wire: lo.p.Reach().PutOnly(), direct: make([]clock, lo.p.Ranks),
+	}
 	for r, c := range w.chain {
 		w.direct[r] = make(clock, lo.p.Ranks)
 		for i, id := range c {
 			w.pos[id] = int32(i)
 		}
 	}
-	if n*lo.p.Ranks <= maxClocks {
-		w.same, w.old = make([]int32, n*lo.p.Ranks), make([]int32, n*lo.p.Ranks)
+	if n*lo.p.Ranks*(lo.depth+1) <= maxClocks {
+		for range lo.depth + 1 {
+			w.clocks = append(w.clocks, make([]int32, n*lo.p.Ranks))
+		}
 	}
 	// By skew, then by index: every step comes after all it depends on.
 	order := make([]StepID, n)
@@ -94,26 +101,39 @@ func (lo *lowering) waits(l *Lowered) {
 	for _, r := range lo.reuse {
 		users[r.writer] = append(users[r.writer], r.users...)
 	}
-	for _, id := range order {
-		w.lag(id, users[id])
+	if w.clocks != nil {
+		for d := 1; d <= lo.depth; d++ {
+			for _, id := range order {
+				w.remember(id, d)
+				if d == lo.depth {
+					w.reuseWaits(id, users[id])
+				}
+			}
+		}
+	} else {
+		for _, id := range order {
+			w.reuseWaits(id, users[id])
+		}
 	}
 	w.finish()
 }
 
-func (w *waiting) at(clocks []int32, id StepID) clock {
-	if clocks == nil {
+// at returns the clock of id with lag d, or nil.
+func (w *waiting) at(id StepID, d int) clock {
+	if w.clocks == nil {
 		return nil
 	}
 	n := w.p.Ranks
-	return clocks[int(id)*n : (int(id)+1)*n]
+	return w.clocks[d][int(id)*n : (int(id)+1)*n]
 }
 
-// learn adds to c that id is complete for the same tile, and all it knows.
+// learn adds to c that id is complete for its tile, and all it knows about
+// that tile.
 func (w *waiting) learn(c clock, id StepID) {
 	if c == nil {
 		return
 	}
-	c.join(w.at(w.same, id))
+	c.join(w.at(id, 0))
 	c.see(w.p.Steps[id].Rank, w.pos[id])
 }
 
@@ -127,8 +147,9 @@ func (w *waiting) previous(id StepID) StepID {
 
 // pick groups steps of other ranks by rank into w.candidates. Two steps of
 // one rank need one wait, for the later in its chain: for the same tile that
-// covers the earlier.
-func (w *waiting) pick(rank int, ids []StepID) {
+// covers the earlier. Puts into the waiter's memory are told apart, unless
+// somebody has already used what they brought.
+func (w *waiting) pick(rank int, ids []StepID, used bool) {
 	w.candidates = w.candidates[:0]
 	for _, d := range ids {
 		s := &w.p.Steps[d]
@@ -141,7 +162,7 @@ func (w *waiting) pick(rank int, ids []StepID) {
 		}
 		c := &w.candidates[i]
 		c.pos = max(c.pos, w.pos[d])
-		if s.IsPut() && s.Dsts[0].Rank == rank {
+		if w.wire && !used && s.IsPut() && s.Dsts[0].Rank == rank {
 			c.put = max(c.put, w.pos[d])
 		}
 	}
@@ -155,10 +176,10 @@ func (w *waiting) reduce(base, direct clock) {
 	for _, c := range all {
 		known := base != nil && base[c.rank] > c.pos
 		for _, o := range all {
-			if known || w.same == nil {
+			if known || w.clocks == nil {
 				break
 			}
-			known = o.rank != c.rank && w.at(w.same, w.chain[o.rank][o.pos])[c.rank] > c.pos
+			known = o.rank != c.rank && w.at(w.chain[o.rank][o.pos], 0)[c.rank] > c.pos
 		}
 		if known {
 			c.pos = -1
@@ -180,11 +201,11 @@ func (w *waiting) wait(c candidate, lag int) Wait {
 // flow finds the waits of id for the same tile.
 func (w *waiting) flow(id StepID) {
 	s := &w.p.Steps[id]
-	known := w.at(w.same, id)
+	known := w.at(id, 0)
 	if prev := w.previous(id); prev >= 0 {
 		w.learn(known, prev)
 	}
-	w.pick(s.Rank, s.After)
+	w.pick(s.Rank, s.After, false)
 	direct := w.direct[s.Rank]
 	w.reduce(known, direct)
 	a := &w.l.Programs[s.Rank].Actions[w.action[id]]
@@ -197,28 +218,40 @@ func (w *waiting) flow(id StepID) {
 	}
 }
 
-// lag finds the waits of id for the tile that used its scratch slots before.
-func (w *waiting) lag(id StepID, users []StepID) {
-	s := &w.p.Steps[id]
-	known := w.at(w.old, id)
-	if known != nil {
-		if prev := w.previous(id); prev >= 0 {
-			known.join(w.at(w.old, prev))
-		}
-		for _, d := range s.After {
-			known.join(w.at(w.old, d))
-		}
-		// What the rank itself had done for that tile when it comes to this
-		// step: all steps whose iteration, or else index, is smaller.
-		chain := w.chain[s.Rank]
+// remember fills in the clock of id with lag d > 0, all smaller lags and all
+// steps before id being done.
+func (w *waiting) remember(id StepID, d int) {
+	known := w.at(id, d)
+	if prev := w.previous(id); prev >= 0 {
+		known.join(w.at(prev, d))
+	}
+	for _, a := range w.p.Steps[id].After {
+		known.join(w.at(a, d))
+	}
+	// What the rank itself had done for tile t-e when it comes to this step
+	// for tile t: all steps whose iteration, or else index, is smaller.
+	chain := w.chain[w.p.Steps[id].Rank]
+	for e := 1; e <= d; e++ {
 		i, _ := slices.BinarySearchFunc(chain, id, func(b, id StepID) int {
-			return cmp.Or(cmp.Compare(w.skew[b]-w.depth, w.skew[id]), cmp.Compare(b, id))
+			return cmp.Or(cmp.Compare(w.skew[b]-e, w.skew[id]), cmp.Compare(b, id))
 		})
-		if i > 0 {
+		if i == 0 {
+			continue
+		}
+		if e == d {
 			w.learn(known, chain[i-1])
+		} else {
+			known.join(w.at(chain[i-1], d-e))
 		}
 	}
-	w.pick(s.Rank, users)
+}
+
+// reuseWaits finds the waits of id for the tile that used its scratch slots
+// before, in which users were the last.
+func (w *waiting) reuseWaits(id StepID, users []StepID) {
+	s := &w.p.Steps[id]
+	known := w.at(id, w.depth)
+	w.pick(s.Rank, users, true)
 	w.reduce(known, nil)
 	a := &w.l.Programs[s.Rank].Actions[w.action[id]]
 	for _, c := range w.candidates {
@@ -245,13 +278,13 @@ func (w *waiting) finish() {
 	}
 	for r := range w.l.Programs {
 		var known clock
-		if w.same != nil {
+		if w.clocks != nil {
 			known = make(clock, w.p.Ranks)
 			if c := w.chain[r]; len(c) > 0 {
 				w.learn(known, c[len(c)-1])
 			}
 		}
-		w.pick(r, touch[r])
+		w.pick(r, touch[r], false)
 		w.reduce(known, w.direct[r])
 		for _, c := range w.candidates {
 			w.l.Programs[r].Finish = append(w.l.Programs[r].Finish, w.wait(c, 0))
