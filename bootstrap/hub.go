@@ -1,0 +1,95 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// hub is the parent's side: it gathers a blob from every rank and sends all of
+// them to each. One goroutine for each rank reads from it.
+type hub struct {
+	mu     sync.Mutex
+	conns  []net.Conn // by rank
+	blobs  [][]byte   // of the round that is being gathered
+	there  []bool
+	failed bool
+
+	reading sync.WaitGroup
+	// wrong is called, at most once a rank, when a rank breaks the protocol.
+	wrong func(rank int, err error)
+}
+
+func newHub(conns []net.Conn, wrong func(int, error)) *hub {
+	h := &hub{conns: conns, blobs: make([][]byte, len(conns)), there: make([]bool, len(conns)), wrong: wrong}
+	for rank, conn := range conns {
+		h.reading.Go(func() { h.serve(rank, conn) })
+	}
+	return h
+}
+
+func (h *hub) serve(rank int, conn net.Conn) {
+	for {
+		kind, blob, err := readFrame(conn, MaxBlob)
+		if err == nil && kind != frameGather {
+			err = &FrameError{fmt.Sprintf("a frame of kind %d from a rank", kind)}
+		}
+		if err == nil {
+			err = h.gather(rank, blob)
+		}
+		if err != nil {
+			// Anything but nonsense means that the process is ending, and
+			// its exit status says more.
+			var bad *FrameError
+			if errors.As(err, &bad) {
+				h.wrong(rank, fmt.Errorf("rank %d: %w", rank, err))
+			}
+			return
+		}
+	}
+}
+
+// gather puts a rank's blob on the table and, when it is the last, sends the
+// round to all.
+func (h *hub) gather(rank int, blob []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.there[rank] {
+		return &FrameError{"a second blob in one round"}
+	}
+	h.there[rank], h.blobs[rank] = true, blob
+	for _, there := range h.there {
+		if !there {
+			return nil
+		}
+	}
+	result := encodeBlobs(h.blobs)
+	clear(h.there)
+	clear(h.blobs)
+	for _, conn := range h.conns {
+		// A rank that cannot be written to is ending; its Wait says how.
+		_ = writeFrame(conn, frameResult, result)
+	}
+	return nil
+}
+
+// fail tells every rank that the job has failed.
+func (h *hub) fail(reason string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed {
+		return
+	}
+	h.failed = true
+	for _, conn := range h.conns {
+		_ = writeFrame(conn, frameFail, []byte(reason))
+	}
+}
+
+func (h *hub) close() {
+	for _, conn := range h.conns {
+		conn.Close()
+	}
+	h.reading.Wait()
+}

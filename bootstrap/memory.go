@@ -1,0 +1,99 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Memory returns the exchangers of ranks that are goroutines of this process.
+// When one is closed the others go on, but an AllGather without it waits until
+// its ctx ends.
+func Memory(size int) []Exchanger {
+	t := &table{size: size, rounds: map[int]*round{}}
+	all := make([]Exchanger, size)
+	for i := range all {
+		all[i] = &member{table: t, rank: i, done: make(chan struct{})}
+	}
+	return all
+}
+
+// table is where the members of a Memory job meet, one round after another.
+type table struct {
+	mu     sync.Mutex
+	size   int
+	rounds map[int]*round
+}
+
+type round struct {
+	blobs    [][]byte
+	there    int
+	complete chan struct{}
+}
+
+type member struct {
+	table *table
+	rank  int
+	turn  int
+	close sync.Once
+	done  chan struct{}
+}
+
+func (m *member) Rank() int             { return m.rank }
+func (m *member) Size() int             { return m.table.size }
+func (m *member) Done() <-chan struct{} { return m.done }
+
+func (m *member) Err() error {
+	select {
+	case <-m.done:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+func (m *member) Close() error {
+	m.close.Do(func() { close(m.done) })
+	return nil
+}
+
+func (m *member) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
+	if len(blob) > MaxBlob {
+		return nil, fmt.Errorf("rank %d: %w (%d)", m.rank, ErrTooLarge, len(blob))
+	}
+	if err := m.Err(); err != nil {
+		return nil, err
+	}
+	r := m.table.arrive(m.turn, m.rank, bytes.Clone(blob))
+	m.turn++
+	select {
+	case <-r.complete:
+	case <-m.done:
+		return nil, ErrClosed
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	mine := make([][]byte, len(r.blobs))
+	for i, b := range r.blobs {
+		mine[i] = bytes.Clone(b)
+	}
+	return mine, nil
+}
+
+// arrive puts a rank's blob on the table for a round.
+func (t *table) arrive(turn, rank int, blob []byte) *round {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, ok := t.rounds[turn]
+	if !ok {
+		r = &round{blobs: make([][]byte, t.size), complete: make(chan struct{})}
+		t.rounds[turn] = r
+	}
+	r.blobs[rank] = blob
+	if r.there++; r.there == t.size {
+		close(r.complete)
+		delete(t.rounds, turn)
+	}
+	return r
+}

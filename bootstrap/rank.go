@@ -1,0 +1,159 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The environment of a rank.
+const (
+	EnvRank      = "TUTTI_RANK"       // from 0
+	EnvSize      = "TUTTI_SIZE"       // ranks of the job
+	EnvLocalRank = "TUTTI_LOCAL_RANK" // among the ranks of this machine
+	EnvBootstrap = "TUTTI_BOOTSTRAP"  // how to reach the coordinator: "fd:N", an inherited socket
+)
+
+// maxSize bounds the number of ranks, so that a wrong variable is an error
+// and not a large allocation.
+const maxSize = 1 << 16
+
+// FromEnv joins the job that the environment describes. The error is
+// ErrNoEnvironment where there is none, an *EnvError where it makes no sense.
+func FromEnv(context.Context) (Exchanger, error) {
+	if os.Getenv(EnvRank) == "" {
+		return nil, ErrNoEnvironment
+	}
+	size, err := envNumber(EnvSize, 1, maxSize)
+	if err != nil {
+		return nil, err
+	}
+	rank, err := envNumber(EnvRank, 0, size-1)
+	if err != nil {
+		return nil, err
+	}
+	if size == 1 && os.Getenv(EnvBootstrap) == "" {
+		return Memory(1)[0], nil
+	}
+	number, ok := strings.CutPrefix(os.Getenv(EnvBootstrap), "fd:")
+	fd, err := strconv.Atoi(number)
+	if !ok || err != nil || fd < 3 {
+		return nil, &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "fd:N, the number of an inherited socket"}
+	}
+	file := os.NewFile(uintptr(fd), "bootstrap")
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "an inherited socket"}, err)
+	}
+	return newRank(rank, size, conn), nil
+}
+
+func envNumber(name string, low, high int) (int, error) {
+	x, err := strconv.Atoi(os.Getenv(name))
+	if err != nil || x < low || x > high {
+		return 0, &EnvError{name, os.Getenv(name), fmt.Sprintf("a number from %d to %d", low, high)}
+	}
+	return x, nil
+}
+
+// rank is an Exchanger over a stream to the process that started it. One
+// goroutine reads; Close stops it.
+type rank struct {
+	rank, size int
+	conn       net.Conn
+	results    chan [][]byte
+	done       chan struct{}
+	reading    sync.WaitGroup
+
+	mu  sync.Mutex
+	err error
+}
+
+func newRank(number, size int, conn net.Conn) *rank {
+	r := &rank{rank: number, size: size, conn: conn, results: make(chan [][]byte, 1), done: make(chan struct{})}
+	r.reading.Go(r.read)
+	return r
+}
+
+func (r *rank) read() {
+	for {
+		kind, payload, err := readFrame(r.conn, resultLimit(r.size))
+		switch {
+		case errors.Is(err, io.EOF):
+			err = ErrCoordinatorGone
+		case err != nil:
+			err = fmt.Errorf("rank %d: %w", r.rank, err)
+		case kind == frameFail:
+			err = &JobError{string(payload)}
+		case kind == frameResult:
+			var blobs [][]byte
+			if blobs, err = decodeBlobs(payload, r.size); err == nil {
+				select {
+				case r.results <- blobs:
+				default:
+					err = &FrameError{"a result that nobody asked for"}
+				}
+			}
+		default:
+			err = &FrameError{fmt.Sprintf("a frame of kind %d from the parent", kind)}
+		}
+		if err != nil {
+			r.fail(err)
+			return
+		}
+	}
+}
+
+func (r *rank) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+		close(r.done)
+	}
+}
+
+func (r *rank) Rank() int             { return r.rank }
+func (r *rank) Size() int             { return r.size }
+func (r *rank) Done() <-chan struct{} { return r.done }
+
+func (r *rank) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *rank) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
+	if len(blob) > MaxBlob {
+		return nil, fmt.Errorf("rank %d: %w (%d)", r.rank, ErrTooLarge, len(blob))
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	if err := writeFrame(r.conn, frameGather, blob); err != nil {
+		<-r.done // the reader knows better what happened
+		return nil, r.Err()
+	}
+	select {
+	case blobs := <-r.results:
+		return blobs, nil
+	case <-r.done:
+		return nil, r.Err()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *rank) Close() error {
+	r.fail(ErrClosed)
+	err := r.conn.Close()
+	r.reading.Wait()
+	return err
+}
