@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"net"
@@ -13,39 +12,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/link/linktest"
 )
 
-// inProcess exchanges blobs between goroutines.
-type inProcess struct {
-	rank int
-	all  *rendezvous
-}
-
-type rendezvous struct {
-	blobs   [][]byte
-	arrived sync.WaitGroup
-}
-
-func (x inProcess) Rank() int { return x.rank }
-func (x inProcess) Size() int { return len(x.all.blobs) }
-func (x inProcess) AllGather(_ context.Context, blob []byte) ([][]byte, error) {
-	x.all.blobs[x.rank] = blob
-	x.all.arrived.Done()
-	x.all.arrived.Wait()
-	return x.all.blobs, nil
-}
-
 func openAll(t *testing.T, n int) []link.Fabric {
 	t.Helper()
-	all := &rendezvous{blobs: make([][]byte, n)}
-	all.arrived.Add(n)
+	ex := bootstrap.Memory(n)
 	fabrics := make([]link.Fabric, n)
 	var wg sync.WaitGroup
 	for r := range fabrics {
 		wg.Go(func() {
-			f, err := Open(t.Context(), inProcess{r, all}, nil)
+			f, err := Open(t.Context(), ex[r], nil)
 			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			}
