@@ -77,7 +77,7 @@ func sample[T any](ms []T, n int, rng *rand.Rand) []T {
 // TestMutatedPrograms changes lowered programs in every way, one change at a
 // time, and shows that the verifier accepts none that the machine can break.
 func TestMutatedPrograms(t *testing.T) {
-	each, schedules := 400, 80
+	each, schedules := 300, 80
 	if testing.Short() {
 		each, schedules = 60, 40
 	}
