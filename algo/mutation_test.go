@@ -15,7 +15,7 @@ import (
 type tally struct {
 	mutants int
 	broken  int // refused by the verifier, broken by the machine
-	refused int // refused by the verifier, not broken by the machine
+	refused int // refused by the verifier, not broken by the machine or not fit to run
 	equal   int // accepted by the verifier, not broken by the machine
 	missed  int // accepted by the verifier, broken by the machine
 }

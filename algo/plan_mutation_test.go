@@ -122,7 +122,7 @@ func TestMutatedPlans(t *testing.T) {
 					if verdict == nil {
 						t.Errorf("%s, %d ranks: %s: Check accepts, Lower does not: %v", g.name, n, m.kind, err)
 					}
-					count(kinds, m.kind, tally{mutants: 1, broken: 1}) // not even well formed
+					count(kinds, m.kind, tally{mutants: 1, refused: 1}) // nothing to run
 					continue
 				}
 				if verdict == nil {
