@@ -74,6 +74,8 @@ func play(role string) int {
 		}
 		<-x.Done()
 		return 0
+	case "stopped":
+		return playStopped(x)
 	case "sleep":
 		time.Sleep(time.Hour)
 	case "stubborn":

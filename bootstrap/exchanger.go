@@ -14,6 +14,8 @@ type Exchanger interface {
 	// AllGather gives every rank's blob to every rank, indexed by rank. All
 	// ranks call it in the same order; it blocks until all have, ctx ends, or
 	// the job fails. The blobs returned are the caller's. One call at a time.
+	// A call that ends with ctx leaves the Exchanger of no more use: nobody
+	// can tell which round the others are in.
 	AllGather(ctx context.Context, blob []byte) ([][]byte, error)
 
 	// Done is closed when the job has failed or whoever coordinates it is

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // hub is the parent's side: it gathers a blob from every rank and sends all of
@@ -74,8 +75,12 @@ func (h *hub) gather(rank int, blob []byte) error {
 	return nil
 }
 
-// fail tells every rank that the job has failed.
-func (h *hub) fail(reason string) {
+// fail tells every rank that the job has failed. A rank that is stopped and
+// does not read is given up after patience, so that the others are told.
+func (h *hub) fail(reason string, patience time.Duration) {
+	for _, conn := range h.conns {
+		_ = conn.SetWriteDeadline(time.Now().Add(patience))
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.failed {

@@ -67,7 +67,8 @@ type Job struct {
 // process, whatever kills it, and with ctx.
 //
 // The first rank that ends with anything but status 0 fails the job: the
-// others are told, and killed after a grace of two seconds.
+// others are told, and killed after a grace of two seconds. The caller must
+// Wait, which also gives back what the Job holds.
 func Launch(ctx context.Context, spec Spec) (*Job, error) {
 	ctx, stop := context.WithCancel(ctx)
 	j := &Job{over: make(chan struct{}), stop: stop}
@@ -185,10 +186,12 @@ func (j *Job) fail(err error) {
 	if !first {
 		return
 	}
+	go j.hub.fail(err.Error(), grace/4)
 	go func() {
-		j.hub.fail(err.Error())
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
 		select {
-		case <-time.After(grace):
+		case <-timer.C:
 			j.kill()
 		case <-j.over:
 		}

@@ -19,6 +19,9 @@ func Memory(size int) []Exchanger {
 	return all
 }
 
+// Single is the Exchanger of a job of one rank.
+func Single() Exchanger { return Memory(1)[0] }
+
 // table is where the members of a Memory job meet, one round after another.
 type table struct {
 	mu     sync.Mutex
@@ -38,6 +41,7 @@ type member struct {
 	turn  int
 	close sync.Once
 	done  chan struct{}
+	err   error // set before done is closed
 }
 
 func (m *member) Rank() int             { return m.rank }
@@ -47,14 +51,21 @@ func (m *member) Done() <-chan struct{} { return m.done }
 func (m *member) Err() error {
 	select {
 	case <-m.done:
-		return ErrClosed
+		return m.err
 	default:
 		return nil
 	}
 }
 
+func (m *member) fail(err error) {
+	m.close.Do(func() {
+		m.err = err
+		close(m.done)
+	})
+}
+
 func (m *member) Close() error {
-	m.close.Do(func() { close(m.done) })
+	m.fail(ErrClosed)
 	return nil
 }
 
@@ -70,9 +81,10 @@ func (m *member) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
 	select {
 	case <-r.complete:
 	case <-m.done:
-		return nil, ErrClosed
+		return nil, m.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		m.fail(context.Cause(ctx))
+		return nil, m.err
 	}
 	mine := make([][]byte, len(r.blobs))
 	for i, b := range r.blobs {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The environment of a rank.
@@ -39,7 +40,7 @@ func FromEnv(context.Context) (Exchanger, error) {
 		return nil, err
 	}
 	if size == 1 && os.Getenv(EnvBootstrap) == "" {
-		return Memory(1)[0], nil
+		return Single(), nil
 	}
 	number, ok := strings.CutPrefix(os.Getenv(EnvBootstrap), "fd:")
 	fd, err := strconv.Atoi(number)
@@ -137,9 +138,19 @@ func (r *rank) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	if err := writeFrame(r.conn, frameGather, blob); err != nil {
+	// The parent reads at once, unless it is stopped: then the socket fills
+	// up and only ctx ends the write.
+	stop := context.AfterFunc(ctx, func() { _ = r.conn.SetWriteDeadline(time.Unix(1, 0)) })
+	err := writeFrame(r.conn, frameGather, blob)
+	stop()
+	if ctx.Err() != nil {
+		r.fail(context.Cause(ctx))
+	}
+	if err != nil {
 		<-r.done // the reader knows better what happened
-		return nil, r.Err()
+	}
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
 	select {
 	case blobs := <-r.results:
@@ -147,7 +158,8 @@ func (r *rank) AllGather(ctx context.Context, blob []byte) ([][]byte, error) {
 	case <-r.done:
 		return nil, r.Err()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		r.fail(context.Cause(ctx))
+		return nil, r.Err()
 	}
 }
 
