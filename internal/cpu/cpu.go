@@ -22,18 +22,20 @@ var root fs.FS = os.DirFS("/")
 // ErrUnknown says that the machine does not tell.
 var ErrUnknown = errors.New("not known on this machine")
 
-// Count is how many cores' worth of time this process may use: the cores of
-// its affinity mask, or what the cgroup's CPU limit leaves of them, rounded
-// up. It is at least 1.
-func Count() int {
-	cores := runtime.NumCPU()
+// Count is Limit in whole cores, rounded up. It is at least 1.
+func Count() int { return max(1, int(math.Ceil(Limit()))) }
+
+// Limit is how many cores' worth of time this process may use: the cores of
+// its affinity mask, or what the cgroup's CPU limit leaves of them.
+func Limit() float64 {
+	cores := float64(runtime.NumCPU())
 	if usable, err := Usable(); err == nil {
-		cores = len(usable)
+		cores = float64(len(usable))
 	}
 	if limit, err := cgroupCores(root); err == nil {
-		cores = min(cores, int(math.Ceil(limit)))
+		cores = min(cores, limit)
 	}
-	return max(1, cores)
+	return cores
 }
 
 // cgroupCores is the CPU limit of this process's cgroup in cores: the
@@ -75,13 +77,15 @@ func memAvailable(fsys fs.FS) (uint64, error) {
 		}
 	}
 	for _, dir := range cgroupDirs(fsys, "memory") {
-		for _, names := range [][2]string{
-			{"memory.max", "memory.current"},
-			{"memory.limit_in_bytes", "memory.usage_in_bytes"},
+		for _, names := range [][3]string{
+			{"memory.max", "memory.current", "inactive_file"},
+			{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 		} {
 			limit, ok := readNumber(fsys, path.Join(dir, names[0]))
 			used, ok2 := readNumber(fsys, path.Join(dir, names[1]))
 			if ok && ok2 {
+				// Usage counts cached files, which make room when asked to.
+				used = max(0, used-readStat(fsys, path.Join(dir, "memory.stat"), names[2]))
 				available = min(available, max(0, limit-used))
 			}
 		}
@@ -146,6 +150,22 @@ func readNumber(fsys fs.FS, name string) (float64, bool) {
 	}
 	x, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64) // "max" is no number
 	return x, err == nil
+}
+
+// readStat reads one value of a file of "key value" lines, 0 where it is not.
+func readStat(fsys fs.FS, name, key string) float64 {
+	text, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			if x, err := strconv.ParseFloat(v, 64); err == nil && x > 0 {
+				return x
+			}
+		}
+	}
+	return 0
 }
 
 // readPair reads "quota period", as cpu.max has it.

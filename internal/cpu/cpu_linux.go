@@ -16,7 +16,7 @@ func Usable() ([]int, error) {
 		return nil, fmt.Errorf("sched_getaffinity: %w", err)
 	}
 	var cores []int
-	for core := 0; len(cores) < set.Count(); core++ {
+	for core, n := 0, set.Count(); len(cores) < n; core++ {
 		if set.IsSet(core) {
 			cores = append(cores, core)
 		}
@@ -28,18 +28,27 @@ func Usable() ([]int, error) {
 func Pin(core int) error {
 	var set unix.CPUSet
 	set.Set(core)
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("pin to core %d: %w", core, err)
-	}
-	for _, thread := range threads {
-		id, err := strconv.Atoi(thread.Name())
+	// A thread inherits the mask of the one that starts it, so once a pass
+	// finds no new thread, none is left that could start an unpinned one.
+	pinned := map[int]bool{}
+	for {
+		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			continue
+			return fmt.Errorf("pin to core %d: %w: %w", core, ErrUnknown, err)
 		}
-		if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("pin to core %d: %w", core, err)
+		fresh := false
+		for _, thread := range threads {
+			id, err := strconv.Atoi(thread.Name())
+			if err != nil || pinned[id] {
+				continue
+			}
+			if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("pin to core %d: %w", core, err)
+			}
+			pinned[id], fresh = true, true
+		}
+		if !fresh {
+			return nil
 		}
 	}
-	return nil
 }

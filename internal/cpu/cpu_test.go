@@ -63,6 +63,10 @@ func TestMemAvailable(t *testing.T) {
 	if got, err := memAvailable(tree(files)); got != 200<<10 || err != nil {
 		t.Errorf("cgroup: %d, %v", got, err)
 	}
+	files["sys/fs/cgroup/a/memory.stat"] = "anon 5\ninactive_file 51200\n"
+	if got, err := memAvailable(tree(files)); got != 250<<10 || err != nil {
+		t.Errorf("cgroup with cached files: %d, %v", got, err)
+	}
 	files["sys/fs/cgroup/a/memory.current"] = "999999\n"
 	if got, err := memAvailable(tree(files)); got != 0 || err != nil {
 		t.Errorf("over the limit: %d, %v", got, err)
@@ -88,5 +92,8 @@ func TestHere(t *testing.T) {
 	}
 	if n := Count(); n < 1 || n > len(usable) {
 		t.Errorf("Count %d of %d usable cores", n, len(usable))
+	}
+	if x := Limit(); x <= 0 || x > float64(Count()) {
+		t.Errorf("Limit %v, Count %d", x, Count())
 	}
 }
