@@ -235,6 +235,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	if err := c.all(ctx, r, points, explicit); err != nil {
 		r.Incomplete = err.Error()
+		if ctx.Err() != nil {
+			r.Incomplete = "interrupted"
+		}
 		return errors.Join(err, r.save(o.dir))
 	}
 	r.writeMarkdown(stdout)

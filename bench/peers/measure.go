@@ -79,7 +79,7 @@ func (c *campaign) calibrate(ctx context.Context, points []Point) (choices, erro
 		ch.best[r.Name], ch.errs[r.Name] = map[Point]try{}, map[Point]string{}
 		for _, v := range c.usable(r.Peer) {
 			began := time.Now()
-			lines, err := c.runPeer(ctx, c.limit/3, r, v, ranks, sizes, "-n", "5", "-w", "1", "--cap-ms", "150", "-c")
+			lines, err := c.runPeer(ctx, c.limit/3, r, v, ranks, sizes, "-n", "5", "-w", "1", "--cap-ms", "150", "--least", "2", "-c")
 			if ctx.Err() != nil {
 				return ch, ctx.Err()
 			}

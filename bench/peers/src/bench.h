@@ -59,6 +59,7 @@ struct bench_opt {
 	int warmup;   // untimed iterations before them
 	int batch;    // calls per iteration; 0: by size
 	double cap;   // seconds a size may take to measure; 0: no cap
+	int least;    // iterations even where one breaks the cap
 	int in_place;
 	int check;
 	int is_int;   // int32 instead of float32
@@ -106,6 +107,7 @@ static struct bench_opt bench_args(int argc, char **argv)
 	memset(&o, 0, sizeof o);
 	o.iters = 100;
 	o.warmup = 5;
+	o.least = 3;
 	o.pin = 1;
 	o.path = "peer";
 	o.variant = "";
@@ -133,6 +135,7 @@ static struct bench_opt bench_args(int argc, char **argv)
 		} else if (!strcmp(a, "-n")) o.iters = atoi(v);
 		else if (!strcmp(a, "-w")) o.warmup = atoi(v);
 		else if (!strcmp(a, "--batch")) o.batch = atoi(v);
+		else if (!strcmp(a, "--least")) o.least = atoi(v);
 		else if (!strcmp(a, "--cap-ms")) o.cap = atof(v) / 1e3;
 		else if (!strcmp(a, "-d")) {
 			if (strcmp(v, "f32") && strcmp(v, "i32"))
@@ -144,8 +147,8 @@ static struct bench_opt bench_args(int argc, char **argv)
 	}
 	if (o.nsizes == 0)
 		bench_die("no sizes", "give -b BYTES[,BYTES...]");
-	if (o.iters < 1 || o.warmup < 0 || o.batch < 0)
-		bench_die("bad count", "-n, -w or --batch");
+	if (o.iters < 1 || o.warmup < 0 || o.batch < 0 || o.least < 1)
+		bench_die("bad count", "-n, -w, --batch or --least");
 	return o;
 }
 
@@ -361,9 +364,9 @@ static double bench_sample(const struct bench_opt *o, const struct bench_lib *l,
 	return (bench_now() - t0) / batch;
 }
 
-// bench_plan cuts the iterations down to what the cap allows, down to 5, or 3
-// where one takes longer than a sixth of it. Only then, where even three
-// batches break the cap (ranks starving each other on too few cores), is the
+// bench_plan cuts the iterations down to what the cap allows, down to 5, or to
+// the least (3) where one takes longer than a sixth of it. Only then, where even
+// three batches break the cap (ranks starving each other on too few cores), is the
 // batch cut: a call that long needs no averaging.
 static void bench_plan(const struct bench_opt *o, double call, int *iters, int *batch)
 {
@@ -371,7 +374,7 @@ static void bench_plan(const struct bench_opt *o, double call, int *iters, int *
 	if (o->cap <= 0)
 		return;
 	double fit = o->cap / (call * *batch);
-	int least = fit < 6 ? 3 : 5;
+	int least = fit < 6 ? o->least : 5;
 	if (fit < *iters)
 		*iters = (int)fit < least ? least : (int)fit;
 	if (*iters > o->iters)
@@ -409,7 +412,8 @@ static void bench_size(const struct bench_opt *o, const struct bench_lib *l, siz
 	l->max(l->self, &second, 1);
 	int iters;
 	bench_plan(o, second, &iters, &batch);
-	for (int i = 0; i < o->warmup && (o->cap <= 0 || i < 1 || i * second * batch < o->cap / 2); i++)
+	// The two calls above are warm-up enough where calls are long.
+	for (int i = 0; i < o->warmup && (o->cap <= 0 || (second < o->cap && i * second * batch < o->cap / 2)); i++)
 		bench_sample(o, l, send, recv, count, batch);
 
 	double *s = (double *)calloc((size_t)iters, sizeof *s);
@@ -419,15 +423,16 @@ static void bench_size(const struct bench_opt *o, const struct bench_lib *l, siz
 		s[i] = bench_sample(o, l, send, recv, count, batch);
 	l->max(l->self, s, (size_t)iters);
 
-	if (o->check) {
+	// Once more after many calls, where there were many.
+	if (o->check && (o->cap <= 0 || second < o->cap)) {
 		l->barrier(l->self);
 		bench_reset(o, l, send, nsend, recv, nrecv, count);
 		l->barrier(l->self);
 		l->call(l->self, o, send, recv, count);
 		double w = bench_wrong(o, l, recv, count);
 		wrong = w > wrong ? w : wrong;
-		l->max(l->self, &wrong, 1);
 	}
+	l->max(l->self, &wrong, 1);
 	if (l->rank == 0)
 		bench_print(o, l, bytes, count, s, iters, wrong);
 	free(s);
