@@ -2,6 +2,7 @@ package tutti
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -70,6 +71,10 @@ func Init(ctx context.Context, cfg Config) (*Comm, error) {
 			return nil, err
 		}
 	}
+	cores, err := jobCores(ctx, ex)
+	if err != nil {
+		return nil, err
+	}
 	fabric, err := shm.Open(ctx, ex, cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -77,13 +82,37 @@ func Init(ctx context.Context, cfg Config) (*Comm, error) {
 	comm, err := engine.New(ctx, engine.Config{
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
 		Plan: algo.New, Choose: choose,
-		Cores: cpu.Count(), Threads: cfg.Threads, Logger: cfg.Logger,
+		Cores: cores, Threads: cfg.Threads, Logger: cfg.Logger,
 	})
 	if err != nil {
 		// Where a rank died, the exchanger knows more than the failed step.
 		return nil, errors.Join(err, ex.Err())
 	}
 	return comm, nil
+}
+
+// jobCores counts the cores that the ranks may use in all. A rank that is
+// pinned sees its own only, so they put together what each one sees.
+func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
+	usable, err := cpu.Usable()
+	if err != nil {
+		return 0, err
+	}
+	var mine []byte
+	for _, core := range usable {
+		mine = binary.LittleEndian.AppendUint32(mine, uint32(core))
+	}
+	blobs, err := ex.AllGather(ctx, mine)
+	if err != nil {
+		return 0, err
+	}
+	all := map[uint32]bool{}
+	for _, blob := range blobs {
+		for ; len(blob) >= 4; blob = blob[4:] {
+			all[binary.LittleEndian.Uint32(blob)] = true
+		}
+	}
+	return cpu.Limited(len(all)), nil
 }
 
 // chooser is tune.Choose, or a chooser that insists on one algorithm for the

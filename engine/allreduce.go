@@ -57,9 +57,11 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 		MappedScratch: c.board,
 	}
 	if c.board {
-		if choice := c.choose(req); choice.Algo == oneShot && len(send) <= tune.OneShotBytes {
-			return c.exit("allreduce", c.allReduceOneShot(ctx, send, recv, kernel, count, divisor))
+		req.Blind = true
+		if c.choose(req).Algo == oneShot {
+			return c.exit("allreduce", c.door.allReduce(ctx, &c.waiter, send, recv, kernel, count, divisor))
 		}
+		req.Blind = false
 	}
 	k := call{
 		collective: plan.AllReduce, dtype: t, op: op,

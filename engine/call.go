@@ -72,7 +72,12 @@ func (c *Comm) runMapped(ctx context.Context, k *call) error {
 		return nil
 	}
 	k.request.MappedData = all
-	p, err := c.program(c.choose(k.request))
+	choice := c.choose(k.request)
+	if choice.Algo == oneShot && len(k.in) <= tune.OneShotBytes {
+		c.base += plan.Arrived
+		return c.door.allReduce(ctx, &c.waiter, k.in, k.out, k.kernel, k.count, k.divisor)
+	}
+	p, err := c.program(choice)
 	if err == nil {
 		err = p.fits(c, all)
 	}

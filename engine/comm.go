@@ -53,7 +53,6 @@ type Comm struct {
 	waiter link.Waiter
 	fault  link.Fault
 	closed atomic.Bool
-	busy   atomic.Bool
 
 	links   []link.Link     // by rank; ours is nil
 	seen    []*link.Counter // progress of each rank, our own included
@@ -67,7 +66,11 @@ type Comm struct {
 	controls    [][]byte       // the same mapped, where the medium maps; ours always
 	door        door
 
-	// The state of calls. Only the goroutine that holds busy touches it.
+	// The state of calls. One goroutine at a time may be inside a call; calling
+	// is its word for that. It is a plain word, like the one by which Go's maps
+	// notice concurrent writers: it catches most mistakes, and an atomic one
+	// would cost a tenth of the smallest allreduce.
+	calling  bool
 	calls    uint64 // how many have begun
 	base     uint64 // progress before the current call
 	programs map[programKey]*program
@@ -147,7 +150,7 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 	}
 	c.seen[c.rank] = c.own
 	if c.mapped() {
-		c.door = newDoor(c.controls)
+		c.door = newDoor(c.controls, c.rank)
 	}
 	// Nobody may put or notify before everybody has connected.
 	_, err = ex.AllGather(ctx, nil)
@@ -196,46 +199,48 @@ func (c *Comm) Abort(err error) {
 	c.fault.Fail(err)
 }
 
-// Close leaves the job and frees every buffer. It does not wait for the other
-// ranks: what this rank owed them is done when its last call has returned.
-// Calling it again does nothing.
+// Close leaves the job and frees every buffer. No call may be running: to end
+// one, Abort it and let it return. Close does not wait for the other ranks;
+// what this rank owed them is done when its last call has returned. Calling it
+// again does nothing.
 func (c *Comm) Close() error {
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
 	c.fault.Fail(link.ErrClosed)
-	if !c.busy.CompareAndSwap(false, true) {
-		// A call in another goroutine sees the fault and leaves shortly.
-		for !c.busy.CompareAndSwap(false, true) {
-			runtime.Gosched()
-		}
-	}
 	c.team.close()
 	return c.fabric.Close()
 }
 
 // enter begins a collective; the caller leaves by exit.
 func (c *Comm) enter() error {
-	if !c.busy.CompareAndSwap(false, true) {
+	if c.calling {
 		return ErrBusy
 	}
 	if err := c.fault.Err(); err != nil {
-		c.busy.Store(false)
 		return err
 	}
+	c.calling = true
 	c.calls++
 	return nil
 }
 
 // exit ends a collective. The first error stays with the communicator.
 func (c *Comm) exit(call string, err error) error {
-	if err != nil && !recoverable(err) {
+	c.calling = false
+	if err == nil {
+		return nil
+	}
+	return c.failed(call, err)
+}
+
+func (c *Comm) failed(call string, err error) error {
+	if !recoverable(err) {
 		failure := &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
 		if c.fault.Fail(failure) {
 			c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
 		}
 		err = failure
 	}
-	c.busy.Store(false)
 	return err
 }

@@ -20,5 +20,5 @@
 //
 // A Comm starts Threads-1 goroutines that help with large reductions, and the
 // fabric has its own. Close stops them all. One goroutine at a time may be
-// inside a collective of a Comm; a second gets ErrBusy.
+// inside a collective of a Comm; a second most likely gets ErrBusy.
 package engine

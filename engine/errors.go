@@ -8,6 +8,7 @@ import (
 )
 
 // ErrBusy says that another goroutine is inside a collective of the same Comm.
+// It is noticed in most cases, not in all.
 var ErrBusy = errors.New("a collective of this communicator is already running")
 
 // ArgumentError says that a call was wrong in itself. Nothing was sent; the

@@ -11,7 +11,8 @@ import (
 // that belongs to the communicator itself:
 //
 //	two announcements   one line each, used by even and odd calls
-//	two slots           for the one-shot door, used by its even and odd calls
+//	four lines          of the one-shot door, used in turn by its small calls
+//	two slots           of the one-shot door, used by its even and odd calls
 //	scratch             what plans call Scratch
 //
 // Announcements and slots come in twos because a rank may be one call ahead of
@@ -19,7 +20,9 @@ import (
 // no rank leaves before all have entered it, that is, have left call k-1.
 const (
 	announceOffset = 0
-	slotOffset     = 2 * link.LineBytes
+	lineOffset     = 2 * link.LineBytes
+	doorLines      = 4
+	slotOffset     = lineOffset + doorLines*link.LineBytes
 	slotBytes      = link.LineBytes + tune.OneShotBytes
 	scratchOffset  = (slotOffset + 2*slotBytes + 4095) / 4096 * 4096
 	scratchBytes   = 8 << 20
@@ -44,6 +47,11 @@ type announcement struct {
 func announcementIn(control []byte, call uint64) *announcement {
 	line := control[announceOffset+int(call&1)*link.LineBytes:][:link.LineBytes]
 	return (*announcement)(unsafe.Pointer(&line[0]))
+}
+
+// lineIn is one of the door's lines in a rank's control region.
+func lineIn(control []byte, number int) []byte {
+	return control[lineOffset+number*link.LineBytes:][:link.LineBytes]
 }
 
 // slotIn is one of the two slots in a rank's control region.

@@ -24,7 +24,7 @@ type Patience struct {
 // the core is offered at once. Offering it is cheap where nobody takes it.
 func PatienceFor(ranks, cores int) Patience {
 	if ranks <= cores {
-		return Patience{Polls: 500, Yields: 2000, Nap: 5 * time.Millisecond}
+		return Patience{Polls: 2000, Yields: 2000, Nap: 5 * time.Millisecond}
 	}
 	return Patience{Polls: 20, Yields: 2000, Nap: 5 * time.Millisecond}
 }
@@ -51,9 +51,10 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 		if c.value.Load() >= v {
 			return nil
 		}
-		// Dense looks at first: a pause costs more than a line takes to
-		// travel between two cores.
-		if i > 64 {
+		// Dense looks at first: a pause takes about as long as a line's way
+		// between two cores, and a rank that is late by one pause makes the
+		// others late in turn.
+		if i > 1000 {
 			spin.Pause(1)
 		}
 	}

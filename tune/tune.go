@@ -17,20 +17,30 @@ type Request struct {
 
 	// MappedScratch: all ranks can load and store each other's scratch.
 	MappedScratch bool
-	// MappedData: and also the buffers of this call.
+	// MappedData: and also the buffers of this call. Ranks learn it of each
+	// other when they arrive; Blind asks before that.
 	MappedData bool
+	Blind      bool
 }
 
-// Choice says how to run.
+// Choice says how to run. Without an Algo it means: ask again when the ranks
+// have arrived.
 type Choice struct {
 	Algo      string // a name that algo.New knows
 	TileBytes int    // the unit of pipelining
 	Depth     int    // tiles a rank may run ahead of the readers of its scratch
 }
 
-// OneShotBytes is the largest message for which every rank reads everybody's
-// input: one step, at the price of ranks times the traffic.
+// OneShotBytes is the largest message for which every rank may read
+// everybody's input: one step, at the price of ranks times the traffic.
 const OneShotBytes = 32 << 10
+
+// Where one step without arrival beats arriving and reducing in place. With
+// more ranks than cores each further step costs every rank its turn on a core.
+const (
+	blindBytes        = 4 << 10
+	blindBytesCrowded = 8 << 10
+)
 
 // Tile sizes. Direct plans stream through main memory and need tiles only to
 // look at deadlines now and then. Staged plans live from tiles that stay in
@@ -53,10 +63,14 @@ func Choose(r Request) Choice {
 		return Choice{"allreduce/tree", putTile, depth}
 	case !r.MappedScratch:
 		return Choice{"allreduce/ring", putTile, depth}
-	case r.Bytes <= OneShotBytes:
+	case r.Bytes <= blindBytes, r.Bytes <= blindBytesCrowded && r.Ranks > r.Cores:
 		return Choice{"allreduce/oneshot", OneShotBytes, 2}
+	case r.Blind:
+		return Choice{}
 	case r.MappedData:
 		return Choice{"allreduce/direct", directTile, 1}
+	case r.Bytes <= OneShotBytes:
+		return Choice{"allreduce/oneshot", OneShotBytes, 2}
 	}
 	return Choice{"allreduce/staged", stagedTile, depth}
 }
@@ -65,8 +79,11 @@ func Choose(r Request) Choice {
 // goes with it.
 func For(algo string, r Request) Choice {
 	c := Choose(r)
-	if c.Algo == algo {
+	switch {
+	case c.Algo == algo:
 		return c
+	case r.Blind && (algo != "allreduce/oneshot" || r.Bytes > OneShotBytes):
+		return Choice{}
 	}
 	switch algo {
 	case "allreduce/direct":

@@ -38,6 +38,15 @@ func Limit() float64 {
 	return cores
 }
 
+// Limited is what the cgroup's CPU limit leaves of a number of cores, rounded
+// up. It is at least 1.
+func Limited(cores int) int {
+	if limit, err := cgroupCores(root); err == nil {
+		cores = min(cores, int(math.Ceil(limit)))
+	}
+	return max(1, cores)
+}
+
 // cgroupCores is the CPU limit of this process's cgroup in cores: the
 // tightest of the cgroup and those above it.
 func cgroupCores(fsys fs.FS) (float64, error) {

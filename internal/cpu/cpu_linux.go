@@ -25,7 +25,7 @@ func Usable() ([]int, error) {
 }
 
 // Pin moves every thread of this process, and so every later one, to one core.
-func Pin(core int) error {
+func Pin(cores ...int) error {
 	var set unix.CPUSet
 	set.Set(core)
 	// A thread inherits the mask of the one that starts it, so once a pass

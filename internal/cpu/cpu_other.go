@@ -17,6 +17,6 @@ func Usable() ([]int, error) {
 }
 
 // Pin cannot pin here.
-func Pin(core int) error {
+func Pin(cores ...int) error {
 	return fmt.Errorf("pin to core %d: %w", core, ErrUnknown)
 }

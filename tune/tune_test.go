@@ -1,0 +1,87 @@
+package tune
+
+import (
+	"testing"
+
+	"github.com/tutti-go/tutti/algo"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// requests is a grid over everything that a choice may depend on.
+func requests() []Request {
+	var all []Request
+	for _, collective := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+		for bytes := 1; bytes <= 1<<30; bytes *= 2 {
+			for _, ranks := range []int{2, 3, 8} {
+				for _, mapped := range []int{0, 1, 2} {
+					for _, blind := range []bool{false, true} {
+						all = append(all, Request{
+							Collective: collective, Bytes: bytes, Ranks: ranks, Cores: 2,
+							MappedScratch: mapped > 0, MappedData: mapped > 1 && !blind, Blind: blind,
+						})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestChoicesCanRun holds every choice against what its plan needs.
+func TestChoicesCanRun(t *testing.T) {
+	for _, r := range requests() {
+		c := Choose(r)
+		if c.Algo == "" {
+			if !r.Blind {
+				t.Errorf("%+v: no choice", r)
+			}
+			continue
+		}
+		p, err := algo.New(c.Algo, r.Ranks)
+		if err != nil {
+			t.Errorf("%+v: %v", r, err)
+			continue
+		}
+		reach := p.Reach()
+		if p.Collective != r.Collective || !r.MappedScratch && !reach.PutOnly() || !r.MappedData && !reach.ScratchOnly() {
+			t.Errorf("%+v: %s cannot run there", r, c.Algo)
+		}
+		if c.TileBytes < 64 || c.Depth < 1 {
+			t.Errorf("%+v: %+v", r, c)
+		}
+	}
+}
+
+// TestBlindAgrees: what is chosen before arrival must be what is chosen after
+// it, whatever the ranks learn of each other; else ranks would part.
+func TestBlindAgrees(t *testing.T) {
+	for _, r := range requests() {
+		if !r.Blind || !r.MappedScratch {
+			continue
+		}
+		blind := Choose(r)
+		if blind.Algo == "" {
+			continue
+		}
+		for _, data := range []bool{false, true} {
+			r.Blind, r.MappedData = false, data
+			if seeing := Choose(r); seeing != blind {
+				t.Errorf("%+v: %+v blind, %+v seeing", r, blind, seeing)
+			}
+		}
+	}
+}
+
+func TestForInsists(t *testing.T) {
+	for _, name := range algo.Names(plan.AllReduce) {
+		for _, r := range requests() {
+			if r.Collective != plan.AllReduce {
+				continue
+			}
+			c := For(name, r)
+			if c.Algo != name && (c.Algo != "" || !r.Blind) {
+				t.Errorf("%+v: asked for %s, got %+v", r, name, c)
+			}
+		}
+	}
+}
