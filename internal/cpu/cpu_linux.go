@@ -24,17 +24,20 @@ func Usable() ([]int, error) {
 	return cores, nil
 }
 
-// Pin moves every thread of this process, and so every later one, to one core.
+// Pin moves every thread of this process, and so every later one, to the given
+// cores.
 func Pin(cores ...int) error {
 	var set unix.CPUSet
-	set.Set(core)
+	for _, core := range cores {
+		set.Set(core)
+	}
 	// A thread inherits the mask of the one that starts it, so once a pass
 	// finds no new thread, none is left that could start an unpinned one.
 	pinned := map[int]bool{}
 	for {
 		threads, err := os.ReadDir("/proc/self/task")
 		if err != nil {
-			return fmt.Errorf("pin to core %d: %w: %w", core, ErrUnknown, err)
+			return fmt.Errorf("pin to cores %v: %w: %w", cores, ErrUnknown, err)
 		}
 		fresh := false
 		for _, thread := range threads {
@@ -43,7 +46,7 @@ func Pin(cores ...int) error {
 				continue
 			}
 			if err := unix.SchedSetaffinity(id, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-				return fmt.Errorf("pin to core %d: %w", core, err)
+				return fmt.Errorf("pin to cores %v: %w", cores, err)
 			}
 			pinned[id], fresh = true, true
 		}

@@ -18,5 +18,5 @@ func Usable() ([]int, error) {
 
 // Pin cannot pin here.
 func Pin(cores ...int) error {
-	return fmt.Errorf("pin to core %d: %w", core, ErrUnknown)
+	return fmt.Errorf("pin to cores %v: %w", cores, ErrUnknown)
 }
