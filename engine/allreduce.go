@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
@@ -30,6 +29,12 @@ const oneShot = "allreduce/oneshot"
 // else is a *CallError and final. When ctx ends, the call returns its cause
 // inside a CallError.
 func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op mem.Op) error {
+	if r := &c.repeat; r.matches(send, recv, t, op) {
+		if err := c.enter(); err != nil {
+			return err
+		}
+		return c.exit("allreduce", c.door.allReduce(ctx, &c.waiter, send, recv, r.kernel, r.count, r.divisor))
+	}
 	count, err := c.checkAllReduce(send, recv, t, op)
 	if err != nil {
 		return err
@@ -59,6 +64,7 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 	if c.board {
 		req.Blind = true
 		if c.choose(req).Algo == oneShot {
+			c.repeat = repeat{len(send), t, op, kernel, count, divisor}
 			return c.exit("allreduce", c.door.allReduce(ctx, &c.waiter, send, recv, kernel, count, divisor))
 		}
 		req.Blind = false
@@ -68,6 +74,29 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 		in: send, out: recv, count: count, kernel: kernel, divisor: divisor, request: req,
 	}
 	return c.exit("allreduce", c.run(ctx, &k))
+}
+
+// repeat remembers what was found out about the last call that took the door,
+// for the next one of its kind: checks, kernel and choice make an eighth of
+// the smallest allreduce.
+type repeat struct {
+	bytes          int
+	dtype          mem.DType
+	op             mem.Op
+	kernel         reduce.Func // nil: no call yet
+	count, divisor int
+}
+
+func (r *repeat) matches(send, recv []byte, t mem.DType, op mem.Op) bool {
+	return r.kernel != nil && len(send) == r.bytes && len(recv) == r.bytes &&
+		t == r.dtype && op == r.op && !overlap(send, recv)
+}
+
+// overlap reports whether two slices of the same length share memory without
+// being the same.
+func overlap(a, b []byte) bool {
+	apart := address(a) - address(b)
+	return apart != 0 && (apart < uintptr(len(a)) || -apart < uintptr(len(a)))
 }
 
 func (c *Comm) checkAllReduce(send, recv []byte, t mem.DType, op mem.Op) (count int, err error) {
@@ -84,10 +113,8 @@ func (c *Comm) checkAllReduce(send, recv []byte, t mem.DType, op mem.Op) (count 
 	case len(send) == 0:
 		return 0, nil
 	}
-	in, out := address(send), address(recv)
-	if in != out && in < out+uintptr(len(recv)) && out < in+uintptr(len(send)) {
-		return bad("send and recv overlap by %d bytes; they must be the same or apart",
-			len(send)-int(math.Abs(float64(int64(in)-int64(out)))))
+	if overlap(send, recv) {
+		return bad("send and recv overlap in part; they must be the same or apart")
 	}
 	return len(send) / t.Size(), nil
 }

@@ -73,6 +73,7 @@ type Comm struct {
 	calling  bool
 	calls    uint64 // how many have begun
 	base     uint64 // progress before the current call
+	repeat   repeat
 	programs map[programKey]*program
 	team     *team
 }

@@ -11,7 +11,7 @@ import (
 // that belongs to the communicator itself:
 //
 //	two announcements   one line each, used by even and odd calls
-//	four lines          of the one-shot door, used in turn by its small calls
+//	eight lines         of the one-shot door, used in turn by its small calls
 //	two slots           of the one-shot door, used by its even and odd calls
 //	scratch             what plans call Scratch
 //
@@ -21,7 +21,7 @@ import (
 const (
 	announceOffset = 0
 	lineOffset     = 2 * link.LineBytes
-	doorLines      = 4
+	doorLines      = 8
 	slotOffset     = lineOffset + doorLines*link.LineBytes
 	slotBytes      = link.LineBytes + tune.OneShotBytes
 	scratchOffset  = (slotOffset + 2*slotBytes + 4095) / 4096 * 4096

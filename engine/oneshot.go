@@ -11,7 +11,7 @@ import (
 // door runs allreduce/oneshot over mapped memory without the executor: the
 // only way to a few hundred nanoseconds. It computes what that plan states.
 //
-// Each rank has four lines for payloads of up to 48 bytes and two slots for
+// Each rank has eight lines for payloads of up to 48 bytes and two slots for
 // larger ones. Both start with a counter, and the payload of a line rides in
 // the counter's own cache line, so that it arrives with the count. To call, a
 // rank copies its input into its line or slot and raises the counter there to
@@ -77,6 +77,10 @@ func (d *door) allReduce(ctx context.Context, w *link.Waiter, send, recv []byte,
 	}
 	copy(x.mine, send)
 	x.counters[d.own].Raise(d.calls)
+	// A write that means nothing fetches the next call's line for writing while
+	// this call waits: its readers were done with it calls ago.
+	next := d.lines[(d.calls+1)%doorLines].mine
+	next[len(next)-1] = 0
 	for rank, c := range x.counters {
 		if rank == d.own {
 			continue
@@ -87,9 +91,5 @@ func (d *door) allReduce(ctx context.Context, w *link.Waiter, send, recv []byte,
 	}
 	d.dst[0] = unsafe.Pointer(unsafe.SliceData(recv))
 	kernel(d.dst[:], x.payloads, count, divisor)
-	// A write that means nothing fetches the next line for writing while this
-	// call is on its way out; nobody reads that line before it is raised.
-	next := d.lines[(d.calls+1)%doorLines].mine
-	next[len(next)-1] = 0
 	return nil
 }
