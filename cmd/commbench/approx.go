@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/tutti-go/tutti/mem"
+)
+
+// approximation judges sums, products and averages of floats, whose last bits
+// depend on the order of reduction. The reference is computed with twice the
+// precision, and a result may be off by what n-1 roundings in any order can
+// amount to: gamma(n-1) times the sum of magnitudes, gamma(k) = ku/(1-ku)
+// (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). An
+// average is rounded once more; a 16-bit type adds up in 32 bits and is
+// rounded to its own width once, at the end.
+type approximation struct {
+	t     mem.DType
+	op    mem.Op
+	ranks float64
+
+	spread  float64 // of the sum of magnitudes (of the product, for products)
+	last    float64 // of the result's magnitude: the roundings at the end
+	quantum float64 // half the distance between the least numbers of t
+
+	count int
+	// The reference is hi+lo; lo stays 0 where hi's 53 bits are plenty.
+	hi, lo, magnitude, x [checkTile / 2]float64
+}
+
+const (
+	unit32 = 1.0 / (1 << 24)
+	unit64 = 1.0 / (1 << 53)
+)
+
+func gamma(k int, u float64) float64 { return float64(k) * u / (1 - float64(k)*u) }
+
+func newApproximation(t mem.DType, op mem.Op, ranks int) *approximation {
+	u := unit32
+	if t == mem.F64 {
+		u = unit64
+	}
+	a := &approximation{t: t, op: op, ranks: float64(ranks), spread: gamma(ranks-1, u)}
+	if t != mem.F64 {
+		a.spread += gamma(ranks-1, unit64) // the reference's own
+	}
+	if op == mem.Avg && ranks > 1 {
+		a.last += u
+	}
+	switch t {
+	case mem.F16:
+		a.last += 1.0 / (1 << 11)
+		a.quantum = math.Ldexp(1, -25)
+	case mem.BF16:
+		a.last += 1.0 / (1 << 8)
+	}
+	if ranks == 1 { // nothing is reduced, nothing is rounded
+		a.last, a.quantum = 0, 0
+	}
+	// The bound is itself computed with roundings.
+	a.spread *= 1 + 1e-9
+	a.last *= 1 + 1e-9
+	return a
+}
+
+// reset begins a tile of count elements.
+func (a *approximation) reset(count int) {
+	a.count = count
+	one := 0.0
+	if a.op == mem.Prod {
+		one = 1
+	}
+	for i := range count {
+		a.hi[i], a.lo[i], a.magnitude[i] = one, 0, 0
+	}
+}
+
+// add takes one rank's input of the tile.
+func (a *approximation) add(input []byte) {
+	x, hi := a.x[:a.count], a.hi[:a.count]
+	decode(a.t, input, x)
+	lo, magnitude := a.lo[:len(x)], a.magnitude[:len(x)]
+	switch {
+	case a.op == mem.Prod && a.t == mem.F64:
+		for i, f := range x {
+			p := hi[i] * f
+			lo[i] = lo[i]*f + math.FMA(hi[i], f, -p)
+			hi[i] = p
+		}
+	case a.op == mem.Prod:
+		for i, f := range x {
+			hi[i] *= f
+		}
+	case a.t == mem.F64:
+		for i, f := range x { // two-sum: what s lost is known exactly
+			s := hi[i] + f
+			b := s - hi[i]
+			lo[i] += (hi[i] - (s - b)) + (f - b)
+			hi[i] = s
+			magnitude[i] += math.Abs(f)
+		}
+	default:
+		for i, f := range x {
+			hi[i] += f
+			magnitude[i] += math.Abs(f)
+		}
+	}
+}
+
+// miss is an element that is off by more than it may be.
+type miss struct {
+	index            int
+	got, want, bound float64
+}
+
+func (m miss) String() string { return fmt.Sprintf("%g, not %g within %.2g", m.got, m.want, m.bound) }
+
+// compare counts the elements that are wrong and returns the first.
+func (a *approximation) compare(got []byte) (wrong int, first miss) {
+	x := a.x[:a.count]
+	decode(a.t, got, x)
+	for i, g := range x {
+		hi, lo, magnitude := a.hi[i], a.lo[i], a.magnitude[i]
+		if a.op == mem.Prod {
+			magnitude = math.Abs(hi)
+		}
+		if a.op == mem.Avg {
+			q := hi / a.ranks
+			lo = (math.FMA(-q, a.ranks, hi) + lo) / a.ranks
+			hi, magnitude = q, magnitude/a.ranks
+		}
+		off := a.spread * magnitude
+		bound := off + a.last*(math.Abs(hi)+off) + a.quantum
+		if e := math.Abs((g - hi) - lo); !(e <= bound) { // a NaN is wrong as well
+			if wrong == 0 {
+				first = miss{i, g, hi + lo, bound}
+			}
+			wrong++
+		}
+	}
+	return wrong, first
+}
+
+// decode reads len(x) floats of type t.
+func decode(t mem.DType, b []byte, x []float64) {
+	switch t {
+	case mem.F16:
+		for i := range x {
+			x[i] = fromF16(binary.NativeEndian.Uint16(b[2*i:]))
+		}
+	case mem.BF16:
+		for i := range x {
+			x[i] = float64(math.Float32frombits(uint32(binary.NativeEndian.Uint16(b[2*i:])) << 16))
+		}
+	case mem.F32:
+		for i := range x {
+			x[i] = float64(math.Float32frombits(binary.NativeEndian.Uint32(b[4*i:])))
+		}
+	default:
+		for i := range x {
+			x[i] = math.Float64frombits(binary.NativeEndian.Uint64(b[8*i:]))
+		}
+	}
+}
+
+// fromF16 widens: the bits become a binary32's whose exponent is 112 too low,
+// and a multiplication puts that right, for subnormal numbers too.
+func fromF16(h uint16) float64 {
+	f := math.Float32frombits(uint32(h&0x7fff)<<13) * math.Float32frombits((127+112)<<23)
+	if h&0x7c00 == 0x7c00 { // infinity or NaN
+		f = math.Float32frombits(0x7f800000 | uint32(h&0x3ff)<<13)
+	}
+	if h&0x8000 != 0 {
+		f = -f
+	}
+	return float64(f)
+}

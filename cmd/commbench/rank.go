@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tutti-go/tutti"
+	"github.com/tutti-go/tutti/bootstrap"
+	"github.com/tutti-go/tutti/internal/cpu"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// runRank is a rank's whole life. It reports over the pipe of its parent, or
+// prints where a launcher that is not commbench has started it.
+func runRank(ctx context.Context, o *options, stdout, stderr io.Writer) error {
+	pipe, err := inheritedFile(envEvents)
+	if err != nil {
+		return err
+	}
+	ex, err := bootstrap.FromEnv(ctx)
+	if err != nil {
+		return err
+	}
+	defer ex.Close()
+	r := &rank{options: o, ex: ex, machine: cpu.Count(), report: func(event) error { return nil }}
+	var out *output
+	switch {
+	case pipe != nil:
+		defer pipe.Close()
+		r.report = (&events{w: pipe}).send
+	case ex.Rank() == 0:
+		o.ranks = ex.Size()
+		out = newOutput(o, stdout, stderr)
+		r.report = func(ev event) error { out.take(ev); return nil }
+	}
+	err = r.run(ctx)
+	if pipe != nil {
+		if err != nil {
+			_ = r.report(event{Failure: &failure{ex.Rank(), exitRun, oneLine(err)}})
+			return &toldError{err}
+		}
+		return nil
+	}
+	if err == nil && r.wrong > 0 {
+		err = &wrongError{r.wrong}
+	}
+	if out != nil {
+		if err != nil {
+			out.interrupted(err)
+		} else {
+			return out.finish()
+		}
+	}
+	return err
+}
+
+// rank is one member of the job at work.
+type rank struct {
+	*options
+	ex      bootstrap.Exchanger
+	machine int // cores that all ranks may use, seen before this one is pinned
+	report  func(event) error
+
+	comm       *tutti.Comm // nil for commbench roofline
+	rig        *rig        // nil where no floor is measured
+	send, recv []byte      // of the largest size, and the guard; recv is nil in place
+	wrong      int64       // so far, on all ranks
+}
+
+func (r *rank) run(ctx context.Context) (err error) {
+	// Where the job has failed, what is running ends, and says why.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-r.ex.Done():
+			cancel(r.ex.Err())
+		case <-ctx.Done():
+		}
+	}()
+	if !r.roofline {
+		if err := r.join(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.comm.Close()) }()
+	}
+	if err := r.greet(ctx); err != nil {
+		return err
+	}
+	if err := r.buffers(); err != nil {
+		return err
+	}
+	if r.roofline || r.vsRoofline {
+		if r.rig, err = newRig(r.ex, r.largest(), r.machine); err != nil {
+			return err
+		}
+		defer r.rig.close()
+	}
+	for i, t := range r.tasks {
+		say := func(phase string) error {
+			if r.ex.Rank() != 0 {
+				return nil
+			}
+			return r.report(event{Progress: &progress{i, phase}})
+		}
+		if err := r.task(ctx, t, say); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rank) join(ctx context.Context) error {
+	ctx, cancel := r.deadline(ctx)
+	defer cancel()
+	comm, err := tutti.Init(ctx, tutti.Config{
+		Exchanger: r.ex, Algo: r.algo, Path: r.path, Threads: r.threads,
+	})
+	if err != nil {
+		return rankError(r.ex.Rank(), err)
+	}
+	r.comm = comm
+	return nil
+}
+
+// rankError names the rank, unless the error does.
+func rankError(rank int, err error) error {
+	if strings.HasPrefix(err.Error(), "rank ") {
+		return err
+	}
+	return fmt.Errorf("rank %d: %w", rank, err)
+}
+
+func (r *rank) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, r.timeout,
+		fmt.Errorf("not done after %v (--timeout): %w", r.timeout, context.DeadlineExceeded))
+}
+
+// gather exchanges blobs. Checking takes ranks different times, so there is
+// more patience than for a call.
+func (r *rank) gather(ctx context.Context, blob []byte) ([][]byte, error) {
+	limit := r.timeout + time.Minute + time.Duration(r.largest()>>20)*20*time.Millisecond*time.Duration(r.ex.Size())
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("a rank has not come to the end of a point in %v: %w", limit, context.DeadlineExceeded))
+	defer cancel()
+	all, err := r.ex.AllGather(ctx, blob)
+	if err != nil {
+		return nil, rankError(r.ex.Rank(), err)
+	}
+	return all, nil
+}
+
+// greet pins the rank, and lets rank 0 say who is there. It comes after Init,
+// which counts the cores that all ranks may use.
+func (r *rank) greet(ctx context.Context) error {
+	me := member{Rank: r.ex.Rank(), Pid: os.Getpid(), Cores: r.cores()}
+	if err := cpu.Pin(me.Cores...); err != nil {
+		me.Cores = nil
+		_ = r.report(event{Note: rankError(me.Rank, err).Error()})
+	}
+	b, err := json.Marshal(me)
+	if err != nil {
+		return err
+	}
+	all, err := r.gather(ctx, b)
+	if err != nil || r.ex.Rank() != 0 {
+		return err
+	}
+	h := &hello{Ranks: make([]member, len(all))}
+	for i, b := range all {
+		if err := json.Unmarshal(b, &h.Ranks[i]); err != nil {
+			return fmt.Errorf("rank %d introduced itself with nonsense: %w", i, err)
+		}
+	}
+	if r.comm != nil {
+		h.Path, h.Algos = r.describe()
+	}
+	return r.report(event{Hello: h})
+}
+
+// cores are those this rank is pinned to: one, or as many as it has threads.
+func (r *rank) cores() []int {
+	usable, err := cpu.Usable()
+	if err != nil || len(usable) == 0 {
+		return nil
+	}
+	threads := r.threads
+	if threads == 0 {
+		threads = r.machine / r.ex.Size()
+	}
+	if r.roofline {
+		threads = 1
+	}
+	threads = min(max(1, threads), len(usable))
+	cores := make([]int, threads)
+	for i := range cores {
+		cores[i] = usable[(r.ex.Rank()*threads+i)%len(usable)]
+	}
+	return cores
+}
+
+// describe tells the path and where the algorithm changes with the size.
+func (r *rank) describe() (path string, algos []string) {
+	last := ""
+	for _, t := range r.tasks {
+		p, algo := r.howAt(t.bytes)
+		path = p
+		if algo != last {
+			algos = append(algos, fmt.Sprintf("%s from %s", algo, shortBytes(t.bytes)))
+			last = algo
+		}
+		if t.dtype != r.tasks[0].dtype || t.redop != r.tasks[0].redop {
+			break // the sizes begin again
+		}
+	}
+	if len(algos) == 1 {
+		algos[0] = last
+	}
+	return path, algos
+}
+
+func (r *rank) howAt(bytes int) (path, algo string) {
+	path, algo = r.comm.Describe(r.collective, bytes, r.memory == memoryAlloc)
+	return path, strings.TrimPrefix(algo, r.collective.String()+"/")
+}
+
+// buffers makes and touches the memory of all points.
+func (r *rank) buffers() error {
+	if r.roofline || r.collective == plan.Barrier {
+		return nil
+	}
+	for i := range r.options.buffers() {
+		b := make([]byte, 0)
+		if bytes := r.largest() + guardBytes; r.memory == memoryUser {
+			b = make([]byte, bytes)
+			fillWith(b, guardByte) // a page that was never written has no memory
+		} else {
+			buffer, err := r.comm.Alloc(bytes) // Close frees it
+			if err != nil {
+				return rankError(r.ex.Rank(), err)
+			}
+			b = buffer.Bytes()
+		}
+		if i == 0 {
+			r.send = b
+		} else {
+			r.recv = b
+		}
+	}
+	return nil
+}

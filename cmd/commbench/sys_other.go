@@ -1,0 +1,21 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+)
+
+func newShared(int) (*os.File, error) {
+	return nil, fmt.Errorf("shared memory for the roofline on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
+
+func mapShared(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmapShared([]byte) error { return nil }
+
+func isTerminal(io.Writer) bool { return false }
