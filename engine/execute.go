@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/plan"
 )
 
@@ -76,7 +77,7 @@ func (c *Comm) perform(p *program, k *call, g *tiling, a *action, t int) error {
 		src := unsafe.Slice((*byte)(a.srcAt[0]), bytes)
 		for _, dst := range a.dstAt {
 			if dst != a.srcAt[0] { // in place, a chunk is where it belongs already
-				copy(unsafe.Slice((*byte)(dst), bytes), src)
+				move.Bytes(unsafe.Slice((*byte)(dst), bytes), src)
 			}
 		}
 		return nil
@@ -85,6 +86,12 @@ func (c *Comm) perform(p *program, k *call, g *tiling, a *action, t int) error {
 	if a.last {
 		divisor = k.divisor
 	}
-	c.team.reduce(k.kernel, a.dstAt, a.srcAt, bytes, k.dtype.Size(), divisor)
+	c.team.reduce(k.kernel, a.dstAt[:a.direct], a.srcAt, bytes, k.dtype.Size(), divisor)
+	// Scratch was read by peers last: it is cheaper to copy the result there
+	// than to have the kernel store to lines that it must fetch first.
+	result := unsafe.Slice((*byte)(a.dstAt[0]), bytes)
+	for _, dst := range a.dstAt[a.direct:] {
+		move.Bytes(unsafe.Slice((*byte)(dst), bytes), result)
+	}
 	return nil
 }

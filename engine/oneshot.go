@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/reduce"
 )
@@ -75,7 +76,7 @@ func (d *door) allReduce(ctx context.Context, w *link.Waiter, send, recv []byte,
 	if len(send) > len(x.mine) {
 		x = &d.slots[d.calls%2]
 	}
-	copy(x.mine, send)
+	move.Bytes(x.mine, send)
 	x.counters[d.own].Raise(d.calls)
 	// A write that means nothing fetches the next call's line for writing while
 	// this call waits: its readers were done with it calls ago.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 )
@@ -231,7 +232,7 @@ func (l *shmLink) Put(dst mem.Remote, src []byte) error {
 		return fmt.Errorf("shm: put of %d bytes at %d of region %d (%d bytes) of rank %d: %w",
 			len(src), dst.Offset, dst.Region, len(memory), l.peer.rank, link.ErrRange)
 	}
-	copy(memory[dst.Offset:], src)
+	move.Bytes(memory[dst.Offset:][:len(src)], src)
 	return nil
 }
 

@@ -47,7 +47,7 @@ const (
 // the cache between the rank that writes them and the one that reads them.
 const (
 	directTile = 4 << 20
-	stagedTile = 64 << 10
+	stagedTile = 128 << 10
 	putTile    = 64 << 10
 	depth      = 4
 )

@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"internal/cpu":      {},
 	"internal/futex":    {},
 	"internal/house":    {},
+	"internal/move":     {},
 	"internal/spin":     {},
 	"internal/leak":     {},
 	"internal/testhost": {},

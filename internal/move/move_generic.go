@@ -1,0 +1,7 @@
+//go:build !amd64 || noasm
+
+package move
+
+const haveStringMove = false
+
+func stringMove(_, _ *byte, _ int) {}
