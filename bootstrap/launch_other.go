@@ -6,15 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"runtime"
 )
-
-// Spec says what to launch.
-type Spec struct {
-	Size    int
-	Command func(rank int) *exec.Cmd
-}
 
 // Job is a set of running ranks.
 type Job struct{}
