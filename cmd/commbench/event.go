@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // envEvents names the pipe, "fd:N", over which ranks report to the parent.
@@ -46,11 +47,12 @@ type progress struct {
 	Phase string `json:"phase"`
 }
 
-// failure is the error that ends a rank. Status is what it exits with.
+// failure is the error that ends a rank. One rank's failure is often another's
+// doing, so it says when.
 type failure struct {
-	Rank   int    `json:"rank"`
-	Status int    `json:"status"`
-	Text   string `json:"text"`
+	Rank int       `json:"rank"`
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
 }
 
 // maxEvent bounds a line; that of a hello grows with the ranks.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/tutti-go/tutti"
 	"github.com/tutti-go/tutti/bootstrap"
@@ -154,7 +155,7 @@ func (j *job) run(ctx context.Context) error {
 	for rank, r := range readers {
 		reading.Go(func() {
 			if err := readEvents(r, func(ev event) { j.take(rank, ev) }); err != nil {
-				j.take(rank, event{Failure: &failure{rank, exitRun, err.Error()}})
+				j.take(rank, event{Failure: &failure{rank, err.Error(), time.Now()}})
 			}
 		})
 	}
@@ -185,10 +186,16 @@ func (j *job) cause(ctx context.Context, err error) error {
 	if err == nil || !errors.As(err, &rank) || rank.Signal != nil {
 		return err
 	}
-	if f, ok := j.failures[rank.Rank]; ok {
-		return &rankFailure{f}
+	first, told := j.failures[rank.Rank]
+	if !told { // it ended without a word
+		return err
 	}
-	return err
+	for _, f := range j.failures {
+		if f.At.Before(first.At) {
+			first = f
+		}
+	}
+	return &rankFailure{first}
 }
 
 // rankFailure is what a rank said before it ended.

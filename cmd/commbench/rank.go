@@ -42,7 +42,6 @@ func runRank(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 	err = r.run(ctx)
 	if pipe != nil {
 		if err != nil {
-			_ = r.report(event{Failure: &failure{ex.Rank(), exitRun, oneLine(err)}})
 			return &toldError{err}
 		}
 		return nil
@@ -84,11 +83,20 @@ func (r *rank) run(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		}
 	}()
+	// What went wrong is told before closing the communicator makes it go
+	// wrong for others too.
+	defer func() {
+		if err != nil {
+			_ = r.report(event{Failure: &failure{r.ex.Rank(), oneLine(err), time.Now()}})
+		}
+		if r.comm != nil {
+			err = errors.Join(err, r.comm.Close())
+		}
+	}()
 	if !r.roofline {
 		if err := r.join(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.comm.Close()) }()
 	}
 	if err := r.greet(ctx); err != nil {
 		return err

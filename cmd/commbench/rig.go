@@ -328,16 +328,22 @@ func (g *rig) rates(t task) []rate {
 	}
 	kernel, err := reduce.Lookup(t.redop, t.dtype)
 	begin, end := g.share(t.bytes)
-	if err != nil || end == begin {
+	if err != nil {
 		return list
 	}
 	srcs := make([]unsafe.Pointer, g.ranks)
 	for rank := range srcs {
-		srcs[rank] = unsafe.Pointer(&g.buffer(rank)[begin])
+		srcs[rank] = unsafe.Add(unsafe.Pointer(unsafe.SliceData(g.buffer(rank))), begin)
 	}
-	dst := []unsafe.Pointer{unsafe.Pointer(&own[begin])}
-	return append(list, rate{func(f *floor) *float64 { return &f.Reduce }, (g.ranks + 1) * (end - begin),
-		plain(func() { kernel(dst, srcs, (end-begin)/t.dtype.Size(), 1) })})
+	dst := srcs[g.rank : g.rank+1]
+	// A rank without a share takes part with nothing to do: barriers are for
+	// all.
+	return append(list, rate{func(f *floor) *float64 { return &f.Reduce }, (g.ranks + 1) * t.bytes / g.ranks,
+		plain(func() {
+			if end > begin {
+				kernel(dst, srcs, (end-begin)/t.dtype.Size(), 1)
+			}
+		})})
 }
 
 // sink keeps the compiler from leaving out reads.

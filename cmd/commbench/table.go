@@ -9,13 +9,14 @@ import (
 
 	"github.com/tutti-go/tutti/internal/cpu"
 	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/reduce"
 )
 
 // table prints the columns of nccl-tests, so that what reads those reads this.
 type table struct {
-	w     io.Writer
-	o     *options
-	model string
+	w          io.Writer
+	o          *options
+	model, isa string
 
 	headed bool
 	rows   int
@@ -23,14 +24,16 @@ type table struct {
 	busbw  []float64
 }
 
-func newTable(w io.Writer, o *options) *table { return &table{w: w, o: o, model: cpu.Model()} }
+func newTable(w io.Writer, o *options) *table {
+	return &table{w: w, o: o, model: cpu.Model(), isa: reduce.ISA()}
+}
 
 func (t *table) hello(h *hello) {
 	o := t.o
 	if o.roofline {
 		if !t.headed {
 			t.headed = true
-			fmt.Fprintf(t.w, "# commbench roofline, %s\n", t.model)
+			fmt.Fprintf(t.w, "# commbench roofline, %s, %s kernels\n", t.model, t.isa)
 			fmt.Fprintf(t.w, "#\n# %5s %12s %8s %6s %10s %7s %7s %8s %7s %7s %7s  %s\n",
 				"ranks", "size", "type", "redop", "time", "algbw", "busbw", "traffic", "read", "copy", "reduce", "loop")
 			fmt.Fprintf(t.w, "# %5s %12s %8s %6s %10s %7s %7s %8s %7s %7s %7s\n",
@@ -38,7 +41,7 @@ func (t *table) hello(h *hello) {
 		}
 		return
 	}
-	fmt.Fprintf(t.w, "# commbench %v, %d ranks, %s\n", o.collective, len(h.Ranks), t.model)
+	fmt.Fprintf(t.w, "# commbench %v, %d ranks, %s, %s kernels\n", o.collective, len(h.Ranks), t.model, t.isa)
 	for _, m := range h.Ranks {
 		fmt.Fprintf(t.w, "#  rank %2d  pid %7d  %s\n", m.Rank, m.Pid, coreNames(m.Cores))
 	}
@@ -47,8 +50,7 @@ func (t *table) hello(h *hello) {
 		fmt.Fprintf(t.w, "# memory %s, seed %d\n", o.memory, o.seed)
 	}
 	title := func(s string) string { return center(s, t.groupWidth()) }
-	fmt.Fprintf(t.w, "#\n# %58s  %s", "", title("out-of-place"))
-	fmt.Fprintf(t.w, "  %s\n", title("in-place"))
+	fmt.Fprintf(t.w, "#\n# %58s  %s  %s\n", "", title("out-of-place"), strings.TrimRight(title("in-place"), " "))
 	group := fmt.Sprintf("%9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong")
 	units := fmt.Sprintf("%9s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "")
 	if o.vsRoofline {

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/reduce"
+)
+
+// reduced computes what an allreduce would leave, with the kernels.
+func reduced(t *testing.T, seed uint64, ranks int, w task, recv []byte) {
+	t.Helper()
+	kernel, err := reduce.Lookup(w.redop, w.dtype)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srcs := make([]unsafe.Pointer, ranks)
+	for rank := range srcs {
+		words := make([]uint64, w.bytes/8+1)
+		newSource(seed, rank, ranks, w.dtype, w.redop).fillBytes(mem.Bytes(words)[:w.bytes])
+		srcs[rank] = unsafe.Pointer(&words[0])
+	}
+	divisor := 1
+	if w.redop == mem.Avg {
+		divisor = ranks
+	}
+	kernel([]unsafe.Pointer{unsafe.Pointer(&recv[0])}, srcs, w.bytes/w.dtype.Size(), divisor)
+}
+
+func buffer(bytes int) []byte {
+	return mem.Bytes(make([]uint64, (bytes+guardBytes)/8+1))[:bytes+guardBytes]
+}
+
+// everyTask calls f for every type and operator.
+func everyTask(t *testing.T, bytes int, f func(t *testing.T, w task)) {
+	for _, dt := range mem.DTypes() {
+		for _, op := range mem.Ops() {
+			if op.Supports(dt) {
+				t.Run(fmt.Sprintf("%v %v", dt, op), func(t *testing.T) { f(t, task{bytes / dt.Size() * dt.Size(), dt, op}) })
+			}
+		}
+	}
+}
+
+func TestCheckerAcceptsTheKernels(t *testing.T) {
+	everyTask(t, 3*checkTile+56, func(t *testing.T, w task) {
+		for _, ranks := range []int{1, 2, 3, 8, 17, 64, 200} {
+			c := newChecker(5, ranks/2, ranks, w)
+			send, recv := buffer(w.bytes), buffer(w.bytes)
+			c.prepare(send, recv)
+			reduced(t, 5, ranks, w, recv)
+			if v := c.verify(send, recv); v.Wrong != 0 {
+				t.Errorf("%d ranks, out of place: %+v", ranks, v)
+			}
+			c.prepare(send, send)
+			reduced(t, 5, ranks, w, send)
+			if v := c.verify(send, send); v.Wrong != 0 {
+				t.Errorf("%d ranks, in place: %+v", ranks, v)
+			}
+		}
+	})
+}
+
+// TestCheckerSeesOneBadElement corrupts elements, and other things that a
+// collective must not touch, one at a time.
+func TestCheckerSeesOneBadElement(t *testing.T) {
+	everyTask(t, checkTile+256, func(t *testing.T, w task) {
+		const ranks = 3
+		c := newChecker(5, 1, ranks, w)
+		send, recv := buffer(w.bytes), buffer(w.bytes)
+		fresh := func() {
+			c.prepare(send, recv)
+			reduced(t, 5, ranks, w, recv)
+		}
+		width := w.dtype.Size()
+		for _, index := range []int{0, 1, checkTile / width, w.bytes/width - 1} {
+			fresh()
+			// The top byte but for the sign: off by a factor in any format.
+			recv[index*width+width-1] ^= 0x04
+			v := c.verify(send, recv)
+			if v.Wrong != 1 || !strings.Contains(v.First, fmt.Sprintf("element %d is", index)) {
+				t.Errorf("element %d: %+v", index, v)
+			}
+		}
+		for where, b := range map[string]*byte{
+			"input": &send[w.bytes/2], "beyond the receive": &recv[w.bytes], "beyond the send": &send[w.bytes+guardBytes-1],
+		} {
+			fresh()
+			*b ^= 1
+			if v := c.verify(send, recv); v.Wrong != 1 || !strings.Contains(v.First, where) {
+				t.Errorf("%s: %+v", where, v)
+			}
+		}
+		c.prepare(send, recv) // nothing was done at all
+		if v := c.verify(send, recv); v.Wrong < int64(w.bytes/width/2) {
+			t.Errorf("no call: %+v", v)
+		}
+	})
+}
+
+// TestBoundIsTight: a sum off by a few units in the last place is wrong.
+func TestBoundIsTight(t *testing.T) {
+	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
+		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Avg} {
+			w := task{4096, dt, op}
+			c := newChecker(9, 0, 2, w)
+			send, recv := buffer(w.bytes), buffer(w.bytes)
+			wrong := int64(0)
+			for i := range w.bytes / dt.Size() {
+				if i > 0 && i < 100 {
+					continue // a sample will do
+				}
+				c.prepare(send, recv)
+				reduced(t, 9, 2, w, recv)
+				nudge(dt, recv[i*dt.Size():], 16)
+				wrong = max(wrong, c.verify(send, recv).Wrong)
+				if i > 110 {
+					break
+				}
+			}
+			if wrong != 1 {
+				t.Errorf("%v %v: 16 units in the last place pass", dt, op)
+			}
+		}
+	}
+}
+
+// nudge moves a float by some units in the last place.
+func nudge(t mem.DType, b []byte, units int) {
+	switch t.Size() {
+	case 2:
+		mem.Slice[uint16](b)[0] += uint16(units)
+	case 4:
+		mem.Slice[uint32](b)[0] += uint32(units)
+	default:
+		mem.Slice[uint64](b)[0] += uint64(units)
+	}
+}
+
+func TestNaNIsWrong(t *testing.T) {
+	w := task{64, mem.F32, mem.Sum}
+	c := newChecker(1, 0, 2, w)
+	send, recv := buffer(w.bytes), buffer(w.bytes)
+	c.prepare(send, recv)
+	reduced(t, 1, 2, w, recv)
+	mem.Slice[float32](recv)[3] = float32(math.NaN())
+	if v := c.verify(send, recv); v.Wrong != 1 {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	blob := func(v verdict) []byte {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	good := verdict{Sum: 1 << 63}
+	if total, notes, err := judge([][]byte{blob(good), blob(good)}); total != 0 || notes != nil || err != nil {
+		t.Errorf("good: %d %v %v", total, notes, err)
+	}
+	total, notes, err := judge([][]byte{blob(good), blob(verdict{Wrong: 4, First: "this"}), blob(verdict{Sum: 2})})
+	if total != 5 || len(notes) != 2 || err != nil || !strings.Contains(notes[0], "this") || !strings.Contains(notes[1], "bit for bit") {
+		t.Errorf("bad: %d %q %v", total, notes, err)
+	}
+	if _, _, err := judge([][]byte{[]byte("?")}); err == nil {
+		t.Error("nonsense passes")
+	}
+}
+
+func TestDataIsFit(t *testing.T) {
+	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
+		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Max} {
+			for _, ranks := range []int{2, 16, 1000} {
+				b := buffer(4096)[:4096]
+				newSource(3, 1, ranks, dt, op).fillBytes(b)
+				x := make([]float64, len(b)/dt.Size())
+				decode(dt, b, x)
+				low, high := math.Inf(1), 0.0
+				for _, f := range x {
+					low, high = min(low, math.Abs(f)), max(high, math.Abs(f))
+				}
+				if op == mem.Prod && (low < 1 || math.Pow(high, float64(ranks)) > 64) || op != mem.Prod && (low < 1.0/8 || high >= 2) {
+					t.Errorf("%v %v for %d ranks: magnitudes from %g to %g", dt, op, ranks, low, high)
+				}
+			}
+		}
+	}
+	// Ranks, seeds and places differ.
+	a, b, c := newSource(1, 0, 2, mem.U64, mem.Sum), newSource(1, 1, 2, mem.U64, mem.Sum), newSource(2, 0, 2, mem.U64, mem.Sum)
+	seen := map[uint64]bool{}
+	for i := range 1000 {
+		seen[a.word(i)], seen[b.word(i)], seen[c.word(i)] = true, true, true
+	}
+	if len(seen) != 3000 {
+		t.Errorf("%d different words of 3000", len(seen))
+	}
+}
+
+func TestFromF16(t *testing.T) {
+	for bits, want := range map[uint16]float64{
+		0x3c00: 1, 0xc000: -2, 0x0001: math.Ldexp(1, -24), 0x7bff: 65504, 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1), 0x8000: 0, 0x0400: math.Ldexp(1, -14),
+	} {
+		if got := fromF16(bits); got != want {
+			t.Errorf("%#x: %g, want %g", bits, got, want)
+		}
+	}
+	if !math.IsNaN(fromF16(0x7e00)) {
+		t.Error("a NaN is a number")
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	for _, w := range []task{{1 << 20, mem.F32, mem.Sum}, {1 << 20, mem.F64, mem.Sum}, {1 << 20, mem.BF16, mem.Sum}, {1 << 20, mem.I32, mem.Sum}, {1 << 20, mem.F32, mem.Max}} {
+		b.Run(fmt.Sprintf("%v %v", w.dtype, w.redop), func(b *testing.B) {
+			c := newChecker(1, 0, 2, w)
+			send, recv := buffer(w.bytes), buffer(w.bytes)
+			b.SetBytes(int64(w.bytes))
+			for b.Loop() {
+				c.prepare(send, recv)
+				c.verify(send, recv)
+			}
+		})
+	}
+}

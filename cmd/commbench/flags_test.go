@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// parse runs the command line without doing anything.
+func parse(t *testing.T, line string) (*options, error) {
+	t.Helper()
+	var got *options
+	var out bytes.Buffer
+	err := execute(t.Context(), strings.Fields(line), func(_ context.Context, o *options) error {
+		got = o
+		return nil
+	}, &out, &out)
+	return got, err
+}
+
+func TestFlags(t *testing.T) {
+	sizes := func(o *options) []int {
+		var s []int
+		for _, w := range o.tasks {
+			s = append(s, w.bytes)
+		}
+		return s
+	}
+	for line, ok := range map[string]func(*options) bool{
+		"": func(o *options) bool {
+			return o.check && o.ranks == 0 && o.warmup == -1 && !o.inPlace && o.buffers() == 2 &&
+				o.tasks[0] == task{8, mem.F32, mem.Sum} && o.largest() == 64<<20
+		},
+		"--op allreduce --size 1G":    func(o *options) bool { return slices.Equal(sizes(o), []int{1 << 30}) },
+		"-b 8 -e 32 -f 2":             func(o *options) bool { return slices.Equal(sizes(o), []int{8, 16, 32}) },
+		"-b 8 -e 32 -i 8":             func(o *options) bool { return slices.Equal(sizes(o), []int{8, 16, 24, 32}) },
+		"-b 1G":                       func(o *options) bool { return slices.Equal(sizes(o), []int{1 << 30}) },
+		"-e 4 -d f16":                 func(o *options) bool { return slices.Equal(sizes(o), []int{4}) },
+		"--size 8 -d float,half":      func(o *options) bool { return len(o.tasks) == 2 && o.tasks[1].dtype == mem.F16 },
+		"--size 8 -d all -o all":      func(o *options) bool { return len(o.tasks) == 4*5+8*8 },
+		"--size 8 -d f32 -o all":      func(o *options) bool { return len(o.tasks) == 5 },
+		"-c 0":                        func(o *options) bool { return !o.check },
+		"--check=false":               func(o *options) bool { return !o.check },
+		"--in-place --size 8":         func(o *options) bool { return o.inPlace && o.buffers() == 1 },
+		"--op barrier":                func(o *options) bool { return o.collective == plan.Barrier && len(o.tasks) == 1 && o.buffers() == 0 },
+		"--memory user --threads 3":   func(o *options) bool { return o.memory == memoryUser && o.threads == 3 },
+		"-n 7 -w 0 -m 3 --timeout 5s": func(o *options) bool { return o.iters == 7 && o.warmup == 0 && o.batch == 3 },
+		"roofline":                    func(o *options) bool { return o.roofline && o.tasks[0].bytes == 1<<20 },
+		"roofline -b 8 -e 8 -d i8":    func(o *options) bool { return o.roofline && len(o.tasks) == 1 },
+	} {
+		o, err := parse(t, line)
+		if err != nil || !ok(o) {
+			t.Errorf("%q: %v, %+v", line, err, o)
+		}
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	for line, says := range map[string]string{
+		"--op gather":                    "allreduce, barrier",
+		"--size 10":                      "multiple of 4",
+		"-b 6 -e 60 -d f64":              "multiple of 8",
+		"-d f128":                        "bf16",
+		"-o xor":                         "bxor",
+		"-o band -d f32":                 "not defined",
+		"--format xml":                   "table, json, csv",
+		"--memory device":                "alloc, user",
+		"-c maybe":                       "1, 0",
+		"--size 8 -b 8":                  "excludes",
+		"--size 0":                       "at least 1",
+		"--step 0":                       "at least 1",
+		"-b 64 -e 8":                     "less than",
+		"-f 1":                           "more than 1",
+		"-f NaN":                         "more than 1",
+		"--ranks 0":                      "--ranks",
+		"--ranks -3":                     "--ranks",
+		"--ranks 99999999":               "--ranks",
+		"-n 0":                           "--iters",
+		"-w -2":                          "--warmup",
+		"-m 0":                           "--batch",
+		"--timeout -1s":                  "--timeout",
+		"--threads 0":                    "--threads",
+		"--seed x":                       "--seed",
+		"--nope":                         "unknown flag",
+		"extra":                          "extra",
+		"--op barrier --vs-roofline":     "allreduce",
+		"roofline --memory user":         "unknown flag",
+		"roofline extra":                 "extra",
+		"-b 1 -e 1T -i 1 -d u8":          "10000",
+		"--size 8KiBiB":                  "not a size",
+		"--size 99999999999999999999999": "too large",
+	} {
+		_, err := parse(t, line)
+		var usage *usageError
+		if !errors.As(err, &usage) || exitStatus(err) != exitUsage {
+			t.Errorf("%q: %v; want a usage error", line, err)
+			continue
+		}
+		if text := oneLine(err); !strings.Contains(text, says) || strings.Contains(text, "\n") {
+			t.Errorf("%q: %q does not say %q in one line", line, text, says)
+		}
+	}
+}
+
+func TestHelpOpensWithExamples(t *testing.T) {
+	for _, line := range []string{"--help", "-h", "roofline --help"} {
+		var out bytes.Buffer
+		err := execute(t.Context(), strings.Fields(line), nil, &out, &out)
+		if err != nil || !strings.HasPrefix(out.String(), "Examples:\n  commbench") {
+			t.Errorf("%s: %v, %.80q", line, err, out.String())
+		}
+	}
+}
+
+func TestMemoryIsCheckedFirst(t *testing.T) {
+	o, err := parse(t, "--size 1G --ranks 4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if need := memoryNeeded(o); need < 8<<30 || need > 9<<30 {
+		t.Errorf("4 ranks, 2 buffers, 1 GiB need %d", need)
+	}
+	has := func(n uint64) func() (uint64, error) { return func() (uint64, error) { return n, nil } }
+	if err := checkMemory(o, has(16<<30)); err != nil {
+		t.Error(err)
+	}
+	err = checkMemory(o, has(8<<30))
+	var short *memoryError
+	if !errors.As(err, &short) || exitStatus(err) != exitRun || !strings.Contains(err.Error(), "there is 8 GiB") {
+		t.Errorf("got %v", err)
+	}
+	if err := checkMemory(o, func() (uint64, error) { return 0, errors.New("no idea") }); exitStatus(err) != exitRun {
+		t.Errorf("got %v", err)
+	}
+	o.inPlace = true
+	single := memoryNeeded(o)
+	o.vsRoofline = true
+	if both := memoryNeeded(o); both < single+4<<30 {
+		t.Errorf("with the floor %d, without %d", both, single)
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	for want, err := range map[int]error{
+		0: nil, 1: &wrongError{3}, 2: usagef("x"), 3: errors.New("x"), 130: &signalError{"interrupt", 2}, 143: &signalError{"terminated", 15},
+	} {
+		if got := exitStatus(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+		if err != nil && exitStatus(errors.Join(errors.New("a"), err)) != want {
+			t.Errorf("%v, joined: not %d", err, want)
+		}
+	}
+}
