@@ -63,7 +63,7 @@ func (c *Comm) runMapped(ctx context.Context, k *call) error {
 			return err
 		}
 	}
-	all, err := c.agree(k)
+	all, err := c.agree()
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *Comm) runMapped(ctx context.Context, k *call) error {
 	}
 	p, err := c.program(choice)
 	if err == nil {
-		err = p.fits(c, all)
+		err = p.fits(all)
 	}
 	if err != nil {
 		c.base += plan.Arrived // every rank comes to the same end
@@ -107,7 +107,7 @@ func (c *Comm) announce(a *announcement, k *call) {
 
 // agree compares all announcements, and reports whether all ranks brought
 // buffers that peers can map.
-func (c *Comm) agree(k *call) (mapped bool, err error) {
+func (c *Comm) agree() (mapped bool, err error) {
 	mine := announcementIn(c.controls[c.rank], c.calls)
 	mapped = true
 	for rank := range c.controls {
@@ -165,7 +165,7 @@ func (c *Comm) mapPeer(ctx context.Context, rank int, region mem.RegionID, offse
 }
 
 // fits refuses a program that needs what the buffers of this call are not.
-func (p *program) fits(c *Comm, mappedData bool) error {
+func (p *program) fits(mappedData bool) error {
 	if p.reach.PeerData && !mappedData {
 		return &ArgumentError{p.collective.String(), fmt.Sprintf(
 			"%s reads and writes the buffers of all ranks in place; they must all come from Alloc", p.name)}

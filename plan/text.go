@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -178,8 +179,9 @@ func (ps *parser) header() string {
 	); d != "" {
 		return d
 	}
-	if err := ps.p.checkHeader(); err != nil {
-		return err.(*CheckError).Detail
+	var fault *CheckError
+	if errors.As(ps.p.checkHeader(), &fault) {
+		return fault.Detail
 	}
 	return ""
 }
