@@ -33,13 +33,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // untilSignal is a context that the first SIGINT, SIGTERM or SIGHUP ends; a
-// second one ends the process. A rank with a parent leaves all three to it: a
-// terminal sends them to both, and the parent ends its ranks.
+// second one ends the process. A rank leaves what a terminal sends to both to
+// its parent, which ends its ranks.
 func untilSignal() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	kinds := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
 	if os.Getenv(envEvents) != "" {
-		signal.Ignore(kinds...)
+		signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
 		return ctx, func() { cancel(nil) }
 	}
 	signals := make(chan os.Signal, 1)
