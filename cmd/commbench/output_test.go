@@ -120,7 +120,7 @@ func TestJSONFields(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("fields %v, want %v", names, want)
 	}
-	if names = nil; len(got["time_us"].(map[string]any)) != 5 {
+	if len(got["time_us"].(map[string]any)) != 5 {
 		t.Errorf("times %v", got["time_us"])
 	}
 }
@@ -232,7 +232,7 @@ func TestEventsSurviveATornLine(t *testing.T) {
 	}
 	b.WriteString(`{"note":"hal`)
 	n := 0
-	if err := readEvents(&b, func(ev event) { n++ }); err != nil || n != 2 {
+	if err := readEvents(&b, func(event) { n++ }); err != nil || n != 2 {
 		t.Errorf("%d events, %v", n, err)
 	}
 }

@@ -244,7 +244,7 @@ func (r *rank) buffers() error {
 		return nil
 	}
 	for i := range r.options.buffers() {
-		b := make([]byte, 0)
+		var b []byte
 		if bytes := r.largest() + guardBytes; r.memory == memoryUser {
 			b = make([]byte, bytes)
 			fillWith(b, guardByte) // a page that was never written has no memory
