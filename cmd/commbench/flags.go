@@ -164,7 +164,7 @@ everybody's. Besides that: how fast all ranks together read, copy and reduce.`,
 	f.StringVar(&o.algo, "algo", "auto", "algorithm: auto, direct, oneshot, staged, ring, tree, ...")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of a rank that reduce (default: cores / ranks)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the pseudo-random data")
-	f.BoolVar(&o.vsRoofline, "vs-roofline", false, "measure the floor in turn with each point")
+	f.BoolVar(&o.vsRoofline, "vs-roofline", false, "measure the floor, in place, in turn with each point")
 	sizeFlags(floor.Flags(), o, r, "1M", "256M")
 	return root
 }
@@ -228,7 +228,7 @@ func (r *raw) into(o *options, f *pflag.FlagSet) error {
 	}
 	for name, bad := range map[string]bool{
 		"ranks":   f.Changed("ranks") && (o.ranks < 1 || o.ranks > 4096),
-		"iters":   f.Changed("iters") && (o.iters < 1 || o.iters > 1e8),
+		"iters":   f.Changed("iters") && (o.iters < 1 || o.iters > 1e7),
 		"warmup":  f.Changed("warmup") && (o.warmup < 0 || o.warmup > 1e8),
 		"batch":   f.Changed("batch") && (o.batch < 1 || o.batch > 1e8),
 		"threads": f.Changed("threads") && (o.threads < 1 || o.threads > 4096),

@@ -25,6 +25,9 @@ const (
 
 	// Points and floor are measured in turn this often.
 	turns = 5
+
+	// The collector, switched off meanwhile, runs after so many samples.
+	gcEvery = 1 << 14
 )
 
 func batchFor(o *options, bytes int) int {
@@ -72,7 +75,10 @@ type sampler struct {
 
 // take appends n samples.
 func (s *sampler) take(ctx context.Context, call callFunc, n int, samples []time.Duration) ([]time.Duration, error) {
-	for range n {
+	for i := range n {
+		if i%gcEvery == gcEvery-1 {
+			runtime.GC() // what the deadlines leave behind
+		}
 		d, err := s.one(ctx, call)
 		if err != nil {
 			return samples, err
