@@ -14,23 +14,38 @@ type format interface {
 	end(err error)
 }
 
+// checkedWriter remembers the first error, so that formats need not look.
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
+}
+
 // output prints what the ranks report. One goroutine at a time uses it.
 type output struct {
 	format
+	stdout   *checkedWriter
 	stderr   io.Writer
 	progress *progressLine // nil where nobody watches
 	wrong    int64
 }
 
 func newOutput(o *options, stdout, stderr io.Writer) *output {
-	out := &output{stderr: stderr}
+	out := &output{stdout: &checkedWriter{w: stdout}, stderr: stderr}
 	switch o.format {
 	case formatJSON:
-		out.format = &jsonLines{w: stdout}
+		out.format = &jsonLines{w: out.stdout}
 	case formatCSV:
-		out.format = &csvLines{w: stdout, roofline: o.vsRoofline}
+		out.format = &csvLines{w: out.stdout, roofline: o.vsRoofline}
 	default:
-		out.format = newTable(stdout, o)
+		out.format = newTable(out.stdout, o)
 	}
 	if isTerminal(stderr) {
 		out.progress = newProgressLine(o, stderr)
@@ -65,6 +80,9 @@ func (out *output) take(ev event) {
 func (out *output) finish() error {
 	out.progress.clear()
 	out.end(nil)
+	if out.stdout.err != nil {
+		return fmt.Errorf("the results could not be written: %w", out.stdout.err)
+	}
 	if out.wrong > 0 {
 		return &wrongError{out.wrong}
 	}
