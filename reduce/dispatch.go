@@ -1,5 +1,16 @@
 package reduce
 
+import (
+	"os"
+	"slices"
+)
+
+// simdVariable is the environment variable that chooses a lesser ISA.
+const simdVariable = "TUTTI_SIMD"
+
+// ranking is every name ISA may return, best first.
+var ranking = []string{"avx512", "avx2", "neon", "generic"}
+
 // An isa is an instruction set with a function for everything.
 type isa struct {
 	name  string
@@ -10,8 +21,16 @@ type isa struct {
 var isas = append(vectorISAs(), isa{"generic", portableTable()})
 
 // active is what Lookup dispatches to.
-var active = choose(isas)
+var active = choose(isas, os.Getenv(simdVariable))
 
-func choose(isas []isa) isa { return isas[0] }
-
-func vectorISAs() []isa { return nil }
+// choose returns the first of isas that is not better than the named one; no
+// name, or one that is not in the ranking, limits nothing.
+func choose(isas []isa, name string) isa {
+	limit := slices.Index(ranking, name)
+	for _, i := range isas {
+		if slices.Index(ranking, i.name) >= limit {
+			return i
+		}
+	}
+	return isas[len(isas)-1]
+}

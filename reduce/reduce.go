@@ -73,7 +73,11 @@ func Lookup(op mem.Op, t mem.DType) (Func, error) {
 }
 
 // ISA names the instruction set that Lookup dispatches to: "avx512", "avx2",
-// "neon" or "generic". The environment variable TUTTI_SIMD chooses a lesser
-// one than the machine has; a name that is unknown or not available means the
-// best available below it.
+// "neon" or "generic". The last is portable Go. "neon" is reserved: there are
+// no vector kernels but those for amd64 yet, and the build tag noasm leaves
+// those out too.
+//
+// The environment variable TUTTI_SIMD, read once at the start, chooses a lesser
+// one. A name that is not available here means the best available below it, and
+// an unknown name the best there is.
 func ISA() string { return active.name }
