@@ -72,10 +72,9 @@ func Lookup(op mem.Op, t mem.DType) (Func, error) {
 	return active.funcs[op][t], nil
 }
 
-// ISA names the instruction set that Lookup dispatches to: "avx512", "avx2",
-// "neon" or "generic". The last is portable Go. "neon" is reserved: there are
-// no vector kernels but those for amd64 yet, and the build tag noasm leaves
-// those out too.
+// ISA names the instruction set that Lookup dispatches to: "avx512" or "avx2"
+// on amd64, "neon" on arm64, or "generic", which is portable Go and all there
+// is on other machines and with the build tag noasm.
 //
 // The environment variable TUTTI_SIMD, read once at the start, chooses a lesser
 // one. A name that is not available here means the best available below it, and
