@@ -13,8 +13,10 @@ import (
 // precision, and a result may be off by what n-1 roundings in any order can
 // amount to: gamma(n-1) times the sum of magnitudes, gamma(k) = ku/(1-ku)
 // (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). An
-// average is rounded once more; a 16-bit type adds up in 32 bits and is
-// rounded to its own width once, at the end.
+// average is rounded once more. A 16-bit type adds up in 32 bits and is rounded
+// to its own width at the end, and before every rank that a partial result is
+// passed on to. Near zero a rounding is not relative: it is off by up to half
+// the least number. The data keeps all but the last one away from there.
 type approximation struct {
 	t     mem.DType
 	op    mem.Op
@@ -22,41 +24,48 @@ type approximation struct {
 
 	spread  float64 // of the sum of magnitudes (of the product, for products)
 	last    float64 // of the result's magnitude: the roundings at the end
-	quantum float64 // half the distance between the least numbers of t
+	quantum float64 // half the least number of t
 
 	count int
 	// The reference is hi+lo; lo stays 0 where hi's 53 bits are plenty.
 	hi, lo, magnitude, x [checkTile / 2]float64
 }
 
-const (
-	unit32 = 1.0 / (1 << 24)
-	unit64 = 1.0 / (1 << 53)
-)
-
 func gamma(k int, u float64) float64 { return float64(k) * u / (1 - float64(k)*u) }
 
-func newApproximation(t mem.DType, op mem.Op, ranks int) *approximation {
-	u := unit32
-	if t == mem.F64 {
-		u = unit64
+// unit is the most that one rounding to t is off, relatively, and near zero.
+func unit(t mem.DType) (relative, absolute float64) {
+	mantissa, bias := floatFormat(t)
+	return math.Ldexp(1, -mantissa-1), max(math.Ldexp(1, -bias-mantissa), math.SmallestNonzeroFloat64)
+}
+
+// newApproximation judges the results of an algorithm that reduces all ranks'
+// inputs in one pass, or passes partial results on.
+func newApproximation(t mem.DType, op mem.Op, ranks int, onePass bool) *approximation {
+	accumulator := t
+	if t.Size() == 2 {
+		accumulator = mem.F32
 	}
-	a := &approximation{t: t, op: op, ranks: float64(ranks), spread: gamma(ranks-1, u)}
-	if t != mem.F64 {
-		a.spread += gamma(ranks-1, unit64) // the reference's own
-	}
-	if op == mem.Avg && ranks > 1 {
-		a.last += u
-	}
-	switch t {
-	case mem.F16:
-		a.last += 1.0 / (1 << 11)
-		a.quantum = math.Ldexp(1, -25)
-	case mem.BF16:
-		a.last += 1.0 / (1 << 8)
-	}
+	u, _ := unit(accumulator)
+	own, quantum := unit(t)
+	a := &approximation{t: t, op: op, ranks: float64(ranks)}
 	if ranks == 1 { // nothing is reduced, nothing is rounded
-		a.last, a.quantum = 0, 0
+		return a
+	}
+	step := u
+	if accumulator != t {
+		a.last = own
+		if !onePass {
+			step += own * (1 + u)
+		}
+	}
+	a.spread, a.quantum = gamma(ranks-1, step), quantum
+	if t != mem.F64 {
+		double, _ := unit(mem.F64)
+		a.spread += gamma(ranks-1, double) // the reference's own
+	}
+	if op == mem.Avg {
+		a.last += u
 	}
 	// The bound is itself computed with roundings.
 	a.spread *= 1 + 1e-9

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/tutti-go/tutti/mem"
 )
@@ -48,13 +49,16 @@ type checker struct {
 	want  [checkTile / 8]uint64
 }
 
-func newChecker(seed uint64, rank, ranks int, t task) *checker {
+// onePass are the algorithms that reduce all ranks' inputs at once.
+var onePass = []string{"oneshot", "direct", "staged"}
+
+func newChecker(seed uint64, rank, ranks int, t task, algo string) *checker {
 	c := &checker{task: t, rank: rank, sources: make([]source, ranks)}
 	for i := range c.sources {
 		c.sources[i] = newSource(seed, i, ranks, t.dtype, t.redop)
 	}
 	if t.dtype.Float() && (t.redop == mem.Sum || t.redop == mem.Prod || t.redop == mem.Avg) {
-		c.approx = newApproximation(t.dtype, t.redop, ranks)
+		c.approx = newApproximation(t.dtype, t.redop, ranks, slices.Contains(onePass, algo))
 	} else {
 		c.exact = exactFor(t.dtype, t.redop, ranks)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -50,7 +51,7 @@ func everyTask(t *testing.T, bytes int, f func(t *testing.T, w task)) {
 func TestCheckerAcceptsTheKernels(t *testing.T) {
 	everyTask(t, 3*checkTile+56, func(t *testing.T, w task) {
 		for _, ranks := range []int{1, 2, 3, 8, 17, 64, 200} {
-			c := newChecker(5, ranks/2, ranks, w)
+			c := newChecker(5, ranks/2, ranks, w, "direct")
 			send, recv := buffer(w.bytes), buffer(w.bytes)
 			c.prepare(send, recv)
 			reduced(t, 5, ranks, w, recv)
@@ -71,7 +72,7 @@ func TestCheckerAcceptsTheKernels(t *testing.T) {
 func TestCheckerSeesOneBadElement(t *testing.T) {
 	everyTask(t, checkTile+256, func(t *testing.T, w task) {
 		const ranks = 3
-		c := newChecker(5, 1, ranks, w)
+		c := newChecker(5, 1, ranks, w, "direct")
 		send, recv := buffer(w.bytes), buffer(w.bytes)
 		fresh := func() {
 			c.prepare(send, recv)
@@ -103,29 +104,92 @@ func TestCheckerSeesOneBadElement(t *testing.T) {
 	})
 }
 
-// TestBoundIsTight: a sum off by a few units in the last place is wrong.
+// TestBoundIsTight moves elements away from zero, unit by unit in the last
+// place: few may pass, and the next one is counted.
 func TestBoundIsTight(t *testing.T) {
 	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
 		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Avg} {
-			w := task{4096, dt, op}
-			c := newChecker(9, 0, 2, w)
-			send, recv := buffer(w.bytes), buffer(w.bytes)
-			wrong := int64(0)
-			for i := range w.bytes / dt.Size() {
-				if i > 0 && i < 100 {
-					continue // a sample will do
-				}
+			for _, ranks := range []int{2, 8} {
+				w := task{512, dt, op}
+				c := newChecker(9, 0, ranks, w, "direct")
+				send, recv := buffer(w.bytes), buffer(w.bytes)
 				c.prepare(send, recv)
-				reduced(t, 9, 2, w, recv)
-				nudge(dt, recv[i*dt.Size():], 16)
-				wrong = max(wrong, c.verify(send, recv).Wrong)
-				if i > 110 {
-					break
+				reduced(t, 9, ranks, w, recv)
+				least := math.MaxInt
+				for at := 0; at < w.bytes; at += dt.Size() {
+					before := bytes.Clone(recv[at : at+dt.Size()])
+					units := 0
+					for ; c.verify(send, recv).Wrong == 0 && units < 1000; units++ {
+						nudge(dt, recv[at:], 1)
+					}
+					if units > 0 && units < 1000 && c.verify(send, recv).Wrong != 1 {
+						t.Errorf("%v %v, %d ranks: one bad element is not counted once", dt, op, ranks)
+					}
+					least = min(least, units)
+					copy(recv[at:], before)
+				}
+				if least < 1 || least > ranks+1 {
+					t.Errorf("%v %v, %d ranks: the first to be wrong is %d units in the last place off", dt, op, ranks, least)
 				}
 			}
-			if wrong != 1 {
-				t.Errorf("%v %v: 16 units in the last place pass", dt, op)
+		}
+	}
+}
+
+// TestPartialResults: a 16-bit type that is rounded before every rank may be
+// further off, but only where the algorithm does that.
+func TestPartialResults(t *testing.T) {
+	const ranks = 8
+	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
+		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Avg} {
+			w := task{4096, dt, op}
+			ring, direct := newChecker(9, 0, ranks, w, "ring"), newChecker(9, 0, ranks, w, "direct")
+			kernel, err := reduce.Lookup(op, dt)
+			if err != nil {
+				t.Fatal(err)
 			}
+			send, recv := buffer(w.bytes), buffer(w.bytes)
+			ring.prepare(send, recv)
+			copy(recv[:w.bytes], send)
+			for rank := 1; rank < ranks; rank++ {
+				next := buffer(w.bytes)
+				newSource(9, rank, ranks, dt, op).fillBytes(next[:w.bytes])
+				divisor := 1
+				if op == mem.Avg && rank == ranks-1 {
+					divisor = ranks
+				}
+				sofar := unsafe.Pointer(&recv[0])
+				kernel([]unsafe.Pointer{sofar}, []unsafe.Pointer{sofar, unsafe.Pointer(&next[0])}, w.bytes/dt.Size(), divisor)
+			}
+			if v := ring.verify(send, recv); v.Wrong != 0 {
+				t.Errorf("%v %v: %+v", dt, op, v)
+			}
+			if v := direct.verify(send, recv); v.Wrong == 0 && dt.Size() == 2 {
+				t.Errorf("%v %v: rounded %d times passes for rounded once", dt, op, ranks)
+			}
+		}
+	}
+}
+
+// TestNearZero: a third of the least number is 0, as near as can be told, and
+// not the least number.
+func TestNearZero(t *testing.T) {
+	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
+		a := newApproximation(dt, mem.Avg, 3, true)
+		least, zero := make([]byte, dt.Size()), make([]byte, dt.Size())
+		nudge(dt, least, 1)
+		a.reset(1)
+		for _, input := range [][]byte{least, zero, zero} {
+			a.add(input)
+		}
+		if wrong, first := a.compare(zero); wrong != 0 {
+			t.Errorf("%v: %v", dt, first)
+		}
+		if dt == mem.F64 {
+			nudge(dt, least, 1) // the reference itself is no finer
+		}
+		if wrong, _ := a.compare(least); wrong != 1 {
+			t.Errorf("%v: the least number passes for a third of it", dt)
 		}
 	}
 }
@@ -144,7 +208,7 @@ func nudge(t mem.DType, b []byte, units int) {
 
 func TestNaNIsWrong(t *testing.T) {
 	w := task{64, mem.F32, mem.Sum}
-	c := newChecker(1, 0, 2, w)
+	c := newChecker(1, 0, 2, w, "direct")
 	send, recv := buffer(w.bytes), buffer(w.bytes)
 	c.prepare(send, recv)
 	reduced(t, 1, 2, w, recv)
@@ -220,7 +284,7 @@ func TestFromF16(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	for _, w := range []task{{1 << 20, mem.F32, mem.Sum}, {1 << 20, mem.F64, mem.Sum}, {1 << 20, mem.BF16, mem.Sum}, {1 << 20, mem.I32, mem.Sum}, {1 << 20, mem.F32, mem.Max}} {
 		b.Run(fmt.Sprintf("%v %v", w.dtype, w.redop), func(b *testing.B) {
-			c := newChecker(1, 0, 2, w)
+			c := newChecker(1, 0, 2, w, "direct")
 			send, recv := buffer(w.bytes), buffer(w.bytes)
 			b.SetBytes(int64(w.bytes))
 			for b.Loop() {

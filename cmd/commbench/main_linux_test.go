@@ -163,6 +163,16 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
+// TestEveryAlgorithm: those that pass partial results on round more often.
+func TestEveryAlgorithm(t *testing.T) {
+	for _, algo := range []string{"direct", "oneshot", "staged", "ring", "tree"} {
+		line := "--ranks 5 -b 8 -e 4K -f 512 -d f16,bf16,f32,f64,u8 -o sum,prod,avg,min -n 1 -w 1 -m 1 --algo " + algo
+		if status, stdout, stderr := outcome(commbench(t, "plain", line)); status != 0 || stderr != "" {
+			t.Errorf("%s: status %d\n%s%s", line, status, stdout, stderr)
+		}
+	}
+}
+
 // TestLaunchedByOthers: a process with TUTTI_RANK set is a rank, and rank 0
 // prints.
 func TestLaunchedByOthers(t *testing.T) {

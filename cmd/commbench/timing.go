@@ -201,7 +201,7 @@ func (r *rank) measure(ctx context.Context, t task, send, recv []byte, limit tim
 		res.Memory, res.InPlace = r.memory, &send[0] == &recv[0]
 		in, out := send[:t.bytes], recv[:t.bytes]
 		call = func(ctx context.Context) error { return r.comm.AllReduce(ctx, in, out, t.dtype, t.redop) }
-		check = newChecker(r.seed, r.ex.Rank(), r.ex.Size(), t)
+		check = newChecker(r.seed, r.ex.Rank(), r.ex.Size(), t, res.Algo)
 		check.prepare(send, recv)
 	}
 	if err := say("timing"); err != nil {
