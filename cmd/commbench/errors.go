@@ -49,7 +49,7 @@ type signalError struct {
 	number int
 }
 
-func (e *signalError) Error() string { return "ended by " + e.name }
+func (e *signalError) Error() string { return fmt.Sprintf("ended by signal %d (%s)", e.number, e.name) }
 
 // exitStatus maps an error to what the process exits with.
 func exitStatus(err error) int {

@@ -226,21 +226,22 @@ func (r *raw) into(o *options, f *pflag.FlagSet) error {
 	if known := []string{formatTable, formatJSON, formatCSV}; !slices.Contains(known, o.format) {
 		return unknown("format", o.format, known)
 	}
-	for name, bad := range map[string]bool{
-		"ranks":   f.Changed("ranks") && (o.ranks < 1 || o.ranks > 4096),
-		"iters":   f.Changed("iters") && (o.iters < 1 || o.iters > 1e7),
-		"warmup":  f.Changed("warmup") && (o.warmup < 0 || o.warmup > 1e8),
-		"batch":   f.Changed("batch") && (o.batch < 1 || o.batch > 1e8),
-		"threads": f.Changed("threads") && (o.threads < 1 || o.threads > 4096),
-		"timeout": o.timeout <= 0,
+	for _, c := range []struct {
+		flag               string
+		value, least, most int
+	}{
+		{"ranks", o.ranks, 1, 4096},
+		{"iters", o.iters, 1, 1e7},
+		{"warmup", o.warmup, 0, 1e8},
+		{"batch", o.batch, 1, 1e8},
+		{"threads", o.threads, 1, 4096},
 	} {
-		if bad {
-			return usagef("--%s %s is out of range", name, f.Lookup(name).Value)
+		if f.Changed(c.flag) && (c.value < c.least || c.value > c.most) {
+			return usagef("--%s %d: valid are %d to %d", c.flag, c.value, c.least, c.most)
 		}
 	}
-	if o.collective == plan.Barrier {
-		o.tasks = []task{{}}
-		return nil
+	if o.timeout <= 0 {
+		return usagef("--timeout %v: valid is any time above 0", o.timeout)
 	}
 	return r.work(o)
 }
@@ -258,6 +259,10 @@ func (r *raw) work(o *options) error {
 	sizes, err := r.sizes(o.roofline)
 	if err != nil {
 		return err
+	}
+	if o.collective == plan.Barrier {
+		o.tasks = []task{{}}
+		return nil
 	}
 	all := r.dtype == "all" || r.redop == "all"
 	for _, t := range dtypes {
@@ -287,7 +292,10 @@ func (r *raw) sizes(roofline bool) ([]int, error) {
 		if r.begin.set || r.end.set || r.step.set {
 			return nil, usagef("--size excludes --begin, --end and --step")
 		}
-		return sweep(r.size.bytes, r.size.bytes, 0, 2)
+		if r.size.bytes == 0 {
+			return nil, usagef("--size must be at least 1 byte")
+		}
+		return []int{r.size.bytes}, nil
 	}
 	begin, end := 8, 64<<20
 	if roofline {

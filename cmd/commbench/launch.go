@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -63,13 +65,21 @@ func checkNames(ctx context.Context, o *options) error {
 	if o.roofline {
 		return nil
 	}
-	c, err := tutti.Init(ctx, tutti.Config{Algo: o.algo, Path: o.path})
+	// With its collective, the name of another one's algorithm is unknown.
+	algo, prefix := o.algo, o.collective.String()+"/"
+	if algo != "" && algo != "auto" && !strings.HasPrefix(algo, prefix) {
+		algo = prefix + algo
+	}
+	c, err := tutti.Init(ctx, tutti.Config{Algo: algo, Path: o.path})
 	var bad *tutti.ConfigError
 	switch {
 	case err == nil:
 		return c.Close()
 	case errors.As(err, &bad) && bad.Field == "Algo":
-		return unknown("algo", bad.Value, bad.Known)
+		ours := slices.DeleteFunc(bad.Known, func(name string) bool {
+			return strings.Contains(name, "/") && !strings.HasPrefix(name, prefix)
+		})
+		return unknown("algo", o.algo, ours)
 	case errors.As(err, &bad) && bad.Field == "Path":
 		return unknown("path", bad.Value, bad.Known)
 	case errors.Is(err, bootstrap.ErrNoEnvironment):

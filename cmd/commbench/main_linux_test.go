@@ -218,6 +218,8 @@ func complains(t *testing.T, cmd *exec.Cmd, want int, says string) {
 func TestComplaints(t *testing.T) {
 	complains(t, commbench(t, "plain", "--size 10"), exitUsage, "multiple of 4")
 	complains(t, commbench(t, "plain", "--algo sideways"), exitUsage, "allreduce/direct")
+	complains(t, commbench(t, "plain", "--algo barrier/direct"), exitUsage, "allreduce/direct")
+	complains(t, commbench(t, "plain", "--algo dissemination"), exitUsage, "allreduce/direct")
 	complains(t, commbench(t, "plain", "--path carrier-pigeon"), exitUsage, "shm")
 	complains(t, commbench(t, "plain", "--size 4T"), exitRun, "need 16 TiB of memory, there is")
 	cmd := commbench(t, "plain", "--size 8 --ranks 3")

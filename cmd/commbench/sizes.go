@@ -80,7 +80,7 @@ func sweep(begin, end, step int, factor float64) ([]int, error) {
 		if step > 0 {
 			at += step
 		} else {
-			at = max(at+1, int(float64(at)*factor))
+			at = max(at+1, int(min(float64(at)*factor, maxSize+1)))
 		}
 	}
 	return sizes, nil
