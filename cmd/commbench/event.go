@@ -87,7 +87,11 @@ func inheritedFile(name string) (*os.File, error) {
 	if !ok || err != nil || fd < 3 {
 		return nil, fmt.Errorf("environment variable %s is %q; want fd:N", name, value)
 	}
-	return os.NewFile(uintptr(fd), strings.ToLower(name)), nil
+	f := os.NewFile(uintptr(fd), strings.ToLower(name))
+	if _, err := f.Stat(); err != nil {
+		return nil, fmt.Errorf("environment variable %s is %q: %w", name, value, err)
+	}
+	return f, nil
 }
 
 // readEvents calls take for every event until the last writer is gone. A rank
