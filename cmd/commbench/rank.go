@@ -46,15 +46,13 @@ func runRank(ctx context.Context, o *options, stdout, stderr io.Writer) error {
 		}
 		return nil
 	}
-	if err == nil && r.wrong > 0 {
-		err = &wrongError{r.wrong}
-	}
-	if out != nil {
-		if err != nil {
-			out.interrupted(err)
-		} else {
-			return out.finish()
-		}
+	switch {
+	case out != nil && err == nil:
+		return out.finish()
+	case out != nil:
+		out.interrupted(err)
+	case err == nil && r.wrong > 0:
+		return &wrongError{r.wrong}
 	}
 	return err
 }
