@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -103,10 +105,16 @@ func commbench(t *testing.T, how, line string) *exec.Cmd {
 
 // outcome runs it to its end.
 func outcome(cmd *exec.Cmd) (status int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	var out bytes.Buffer
+	status, stderr = outcomeTo(&out, cmd)
+	return status, out.String(), stderr
+}
+
+func outcomeTo(stdout io.Writer, cmd *exec.Cmd) (status int, stderr string) {
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = stdout, &errs
 	_ = cmd.Run() // the status says it
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+	return cmd.ProcessState.ExitCode(), errs.String()
 }
 
 func TestEveryTypeAndOperator(t *testing.T) {
@@ -176,7 +184,6 @@ func TestEveryAlgorithm(t *testing.T) {
 // TestLaunchedByOthers: a process with TUTTI_RANK set is a rank, and rank 0
 // prints.
 func TestLaunchedByOthers(t *testing.T) {
-	var stdout bytes.Buffer
 	j, err := bootstrap.Launch(t.Context(), bootstrap.Spec{Size: 2, Command: func(int) *exec.Cmd {
 		cmd := commbench(t, "plain", "--size 4K -n 5")
 		cmd.Stdout, cmd.Stderr = nil, os.Stderr
@@ -192,7 +199,7 @@ func TestLaunchedByOthers(t *testing.T) {
 	cmd.Env = append(cmd.Env, bootstrap.EnvRank+"=0", bootstrap.EnvSize+"=1")
 	status, out, errs := outcome(cmd)
 	if status != 0 || !strings.Contains(out, "0 OK") {
-		t.Errorf("status %d\n%s%s%s", status, out, errs, stdout.String())
+		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 	cmd = commbench(t, "plain", "--size 4K -n 5")
 	cmd.Env = append(cmd.Env, bootstrap.EnvRank+"=x", bootstrap.EnvSize+"=1")
@@ -201,17 +208,45 @@ func TestLaunchedByOthers(t *testing.T) {
 	}
 }
 
+// TestWrongResults: a rank with data that the others do not expect.
+func TestWrongResults(t *testing.T) {
+	var stdout bytes.Buffer
+	j, err := bootstrap.Launch(t.Context(), bootstrap.Spec{Size: 2, Command: func(rank int) *exec.Cmd {
+		cmd := commbench(t, "plain", fmt.Sprintf("--size 4K -n 5 --seed %d", rank))
+		if rank == 0 {
+			cmd.Stdout = &stdout
+		}
+		return cmd
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rank *bootstrap.RankError
+	if err := j.Wait(); !errors.As(err, &rank) || rank.ExitCode != exitWrong || !strings.Contains(stdout.String(), "FAILED") {
+		t.Errorf("%v\n%s", err, &stdout)
+	}
+}
+
 // complains checks that a command fails with a status and one line.
 func complains(t *testing.T, cmd *exec.Cmd, want int, says string) {
 	t.Helper()
-	status, stdout, stderr := outcome(cmd)
+	var stdout bytes.Buffer
+	complainsTo(t, &stdout, cmd, want, says)
+	if strings.Contains(stdout.String(), "OK") {
+		t.Errorf("%v: %s", cmd.Args[1:], &stdout)
+	}
+}
+
+func complainsTo(t *testing.T, stdout io.Writer, cmd *exec.Cmd, want int, says string) {
+	t.Helper()
+	status, stderr := outcomeTo(stdout, cmd)
 	if strings.HasPrefix(stderr, "handicap:") {
 		t.Skip(stderr)
 	}
 	// The race detector has its own complaint about a missing /proc.
 	stderr = regexp.MustCompile(`(?m)^==\d+==WARNING.*\n`).ReplaceAllString(stderr, "")
-	if status != want || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, says) || strings.Contains(stdout, "OK") {
-		t.Errorf("%v: status %d, want %d and one line with %q\n%s%s", cmd.Args[1:], status, want, says, stdout, stderr)
+	if status != want || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, says) {
+		t.Errorf("%v: status %d, want %d and one line with %q\n%s", cmd.Args[1:], status, want, says, stderr)
 	}
 }
 
@@ -227,19 +262,28 @@ func TestComplaints(t *testing.T) {
 	complains(t, cmd, exitRun, "rank 2 (pid ")
 }
 
-func TestFullDisk(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer full.Close()
-	cmd := commbench(t, "plain", "--size 8 --ranks 2 -n 5 --format csv")
-	var stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = full, &stderr
-	_ = cmd.Run()
-	if status := cmd.ProcessState.ExitCode(); status != exitRun || !strings.Contains(stderr.String(), "no space") {
-		t.Errorf("status %d, %s", status, &stderr)
-	}
+// TestNobodyReads: where results cannot be written, measuring ends at once.
+func TestNobodyReads(t *testing.T) {
+	const long = "--ranks 2 -b 8 -e 1M -n 1000000"
+	t.Run("full disk", func(t *testing.T) {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		defer full.Close()
+		complainsTo(t, full, commbench(t, "plain", long), exitRun, "no space")
+		complainsTo(t, full, commbench(t, "plain", "--ranks 2 --size 8 -n 5 --format csv"), exitRun, "no space")
+		complainsTo(t, full, commbench(t, "plain", "--help"), exitRun, "no space")
+	})
+	t.Run("closed pipe", func(t *testing.T) {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		r.Close()
+		complainsTo(t, w, commbench(t, "plain", long), exitRun, "broken pipe")
+	})
 }
 
 func TestMachineThatRefuses(t *testing.T) {

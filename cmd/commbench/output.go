@@ -14,38 +14,42 @@ type format interface {
 	end(err error)
 }
 
-// checkedWriter remembers the first error, so that formats need not look.
+// checkedWriter keeps the first error, and calls failed. Whoever writes hears
+// of none, so that it is reported once.
 type checkedWriter struct {
-	w   io.Writer
-	err error
+	w      io.Writer
+	failed func(error)
+	err    error
 }
 
 func (c *checkedWriter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	if err != nil && c.err == nil {
-		c.err = err
+	if c.err != nil {
+		return len(b), nil
 	}
-	return n, err
+	if _, err := c.w.Write(b); err != nil {
+		c.err = fmt.Errorf("the results could not be written: %w", err)
+		c.failed(c.err)
+	}
+	return len(b), nil
 }
 
 // output prints what the ranks report. One goroutine at a time uses it.
 type output struct {
 	format
-	stdout   *checkedWriter
 	stderr   io.Writer
 	progress *progressLine // nil where nobody watches
 	wrong    int64
 }
 
 func newOutput(o *options, stdout, stderr io.Writer) *output {
-	out := &output{stdout: &checkedWriter{w: stdout}, stderr: stderr}
+	out := &output{stderr: stderr}
 	switch o.format {
 	case formatJSON:
-		out.format = &jsonLines{w: out.stdout}
+		out.format = &jsonLines{w: stdout}
 	case formatCSV:
-		out.format = &csvLines{w: out.stdout, roofline: o.vsRoofline}
+		out.format = &csvLines{w: stdout, roofline: o.vsRoofline}
 	default:
-		out.format = newTable(out.stdout, o)
+		out.format = newTable(stdout, o)
 	}
 	if isTerminal(stderr) {
 		out.progress = newProgressLine(o, stderr)
@@ -80,9 +84,6 @@ func (out *output) take(ev event) {
 func (out *output) finish() error {
 	out.progress.clear()
 	out.end(nil)
-	if out.stdout.err != nil {
-		return fmt.Errorf("the results could not be written: %w", out.stdout.err)
-	}
 	if out.wrong > 0 {
 		return &wrongError{out.wrong}
 	}
