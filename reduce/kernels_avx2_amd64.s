@@ -33,7 +33,7 @@ plain:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VCVTPH2PS (R9)(SI*1), Y1
@@ -69,7 +69,7 @@ twotwo:
 	LEAQ    64(SI), R13
 	CMPQ    R13, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VCVTPH2PS (R9)(SI*1), Y1
@@ -108,7 +108,7 @@ many:
 	LEAQ    64(SI), R9
 	CMPQ    R9, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ      (CX), R10
@@ -312,7 +312,7 @@ TEXT ·prodF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    64(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -348,7 +348,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -387,7 +387,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ      (CX), R9
@@ -568,7 +568,7 @@ TEXT ·minF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    64(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -612,7 +612,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -659,7 +659,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ      (CX), R9
@@ -854,7 +854,7 @@ TEXT ·maxF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    64(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -906,7 +906,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VCVTPH2PS (R8)(SI*1), Y0
@@ -961,7 +961,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ      (CX), R9
@@ -1191,7 +1191,7 @@ plain:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU   (R9)(SI*1), Y5
@@ -1259,7 +1259,7 @@ twotwo:
 	LEAQ    64(SI), R13
 	CMPQ    R13, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R9)(SI*1), Y5
@@ -1328,7 +1328,7 @@ many:
 	LEAQ    64(SI), R9
 	CMPQ    R9, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R10
@@ -1638,7 +1638,7 @@ TEXT ·prodBF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ         64(SI), R11
 	CMPQ         R11, DI
 	JA           one_done
-	PCALIGN      $0x20
+	PCALIGN      $0x40
 
 one:
 	VMOVDQU   (R8)(SI*1), Y4
@@ -1706,7 +1706,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R8)(SI*1), Y4
@@ -1775,7 +1775,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -2050,7 +2050,7 @@ TEXT ·minBF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ         64(SI), R11
 	CMPQ         R11, DI
 	JA           one_done
-	PCALIGN      $0x20
+	PCALIGN      $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y1
@@ -2098,7 +2098,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y1
@@ -2147,7 +2147,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -2372,7 +2372,7 @@ TEXT ·maxBF16AVX2(SB), NOSPLIT, $0-56
 	LEAQ         64(SI), R11
 	CMPQ         R11, DI
 	JA           one_done
-	PCALIGN      $0x20
+	PCALIGN      $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y1
@@ -2428,7 +2428,7 @@ twotwo:
 	LEAQ    64(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y1
@@ -2485,7 +2485,7 @@ many:
 	LEAQ    64(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -2736,25 +2736,21 @@ plain:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R9)(SI*1), Y1
-	VMOVDQU (R10)(SI*1), Y2
-	VADDPS  Y2, Y1, Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMOVDQU 32(R10)(SI*1), Y5
-	VADDPS  Y5, Y2, Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMOVDQU 64(R10)(SI*1), Y6
-	VADDPS  Y6, Y5, Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPS  Y7, Y6, Y6
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VADDPS  (R10)(SI*1), Y1, Y1
 	VMOVDQU Y1, (R11)(SI*1)
+	VADDPS  32(R10)(SI*1), Y2, Y2
 	VMOVDQU Y2, 32(R11)(SI*1)
-	VMOVDQU Y5, 64(R11)(SI*1)
-	VMOVDQU Y6, 96(R11)(SI*1)
+	VADDPS  64(R10)(SI*1), Y3, Y3
+	VMOVDQU Y3, 64(R11)(SI*1)
+	VADDPS  96(R10)(SI*1), Y4, Y4
+	VMOVDQU Y4, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -2768,29 +2764,25 @@ twotwo:
 	LEAQ    128(SI), R13
 	CMPQ    R13, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R9)(SI*1), Y1
-	VMOVDQU (R10)(SI*1), Y2
-	VADDPS  Y2, Y1, Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMOVDQU 32(R10)(SI*1), Y5
-	VADDPS  Y5, Y2, Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMOVDQU 64(R10)(SI*1), Y6
-	VADDPS  Y6, Y5, Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPS  Y7, Y6, Y6
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VADDPS  (R10)(SI*1), Y1, Y1
 	VMOVDQU Y1, (R11)(SI*1)
-	VMOVDQU Y2, 32(R11)(SI*1)
-	VMOVDQU Y5, 64(R11)(SI*1)
-	VMOVDQU Y6, 96(R11)(SI*1)
 	VMOVDQU Y1, (R12)(SI*1)
+	VADDPS  32(R10)(SI*1), Y2, Y2
+	VMOVDQU Y2, 32(R11)(SI*1)
 	VMOVDQU Y2, 32(R12)(SI*1)
-	VMOVDQU Y5, 64(R12)(SI*1)
-	VMOVDQU Y6, 96(R12)(SI*1)
+	VADDPS  64(R10)(SI*1), Y3, Y3
+	VMOVDQU Y3, 64(R11)(SI*1)
+	VMOVDQU Y3, 64(R12)(SI*1)
+	VADDPS  96(R10)(SI*1), Y4, Y4
+	VMOVDQU Y4, 96(R11)(SI*1)
+	VMOVDQU Y4, 96(R12)(SI*1)
 	MOVQ    R13, SI
 	ADDQ    $0x00000080, R13
 	CMPQ    R13, DI
@@ -2803,28 +2795,28 @@ many:
 	LEAQ    128(SI), R9
 	CMPQ    R9, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R10
 	VMOVDQU (R10)(SI*1), Y1
 	VMOVDQU 32(R10)(SI*1), Y2
-	VMOVDQU 64(R10)(SI*1), Y5
-	VMOVDQU 96(R10)(SI*1), Y6
+	VMOVDQU 64(R10)(SI*1), Y3
+	VMOVDQU 96(R10)(SI*1), Y4
 	MOVQ    $0x00000001, R11
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R11*8), R10
-	VMOVDQU (R10)(SI*1), Y7
-	VADDPS  Y7, Y1, Y1
-	VMOVDQU 32(R10)(SI*1), Y7
-	VADDPS  Y7, Y2, Y2
-	VMOVDQU 64(R10)(SI*1), Y7
-	VADDPS  Y7, Y5, Y5
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPS  Y7, Y6, Y6
+	VMOVDQU (R10)(SI*1), Y8
+	VADDPS  Y8, Y1, Y1
+	VMOVDQU 32(R10)(SI*1), Y8
+	VADDPS  Y8, Y2, Y2
+	VMOVDQU 64(R10)(SI*1), Y8
+	VADDPS  Y8, Y3, Y3
+	VMOVDQU 96(R10)(SI*1), Y8
+	VADDPS  Y8, Y4, Y4
 	INCQ    R11
 	CMPQ    R11, BX
 	JB      block_src
@@ -2834,8 +2826,8 @@ block_read:
 	JLE    block_divided
 	VDIVPS Y0, Y1, Y1
 	VDIVPS Y0, Y2, Y2
-	VDIVPS Y0, Y5, Y5
-	VDIVPS Y0, Y6, Y6
+	VDIVPS Y0, Y3, Y3
+	VDIVPS Y0, Y4, Y4
 
 block_divided:
 	XORQ R11, R11
@@ -2844,8 +2836,8 @@ block_dst:
 	MOVQ    (AX)(R11*8), R10
 	VMOVDQU Y1, (R10)(SI*1)
 	VMOVDQU Y2, 32(R10)(SI*1)
-	VMOVDQU Y5, 64(R10)(SI*1)
-	VMOVDQU Y6, 96(R10)(SI*1)
+	VMOVDQU Y3, 64(R10)(SI*1)
+	VMOVDQU Y4, 96(R10)(SI*1)
 	INCQ    R11
 	CMPQ    R11, DX
 	JB      block_dst
@@ -2901,15 +2893,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R10
-	VMOVQ (R10)(SI*1), X3
+	VMOVQ (R10)(SI*1), X5
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVQ  (R10)(SI*1), X4
-	VADDPS Y4, Y3, Y3
+	VMOVQ  (R10)(SI*1), X6
+	VADDPS Y6, Y5, Y5
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail8_src
@@ -2917,14 +2909,14 @@ tail8_src:
 tail8_read:
 	CMPQ   R8, $0x01
 	JLE    tail8_divided
-	VDIVPS Y0, Y3, Y3
+	VDIVPS Y0, Y5, Y5
 
 tail8_divided:
 	XORQ R11, R11
 
 tail8_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVQ X3, (R10)(SI*1)
+	VMOVQ X5, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail8_dst
@@ -2940,15 +2932,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R10
-	VMOVD (R10)(SI*1), X4
+	VMOVD (R10)(SI*1), X6
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVD  (R10)(SI*1), X8
-	VADDPS Y8, Y4, Y4
+	VMOVD  (R10)(SI*1), X7
+	VADDPS Y7, Y6, Y6
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail_src
@@ -2956,14 +2948,14 @@ tail_src:
 tail_read:
 	CMPQ   R8, $0x01
 	JLE    tail_divided
-	VDIVPS Y0, Y4, Y4
+	VDIVPS Y0, Y6, Y6
 
 tail_divided:
 	XORQ R11, R11
 
 tail_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVD X4, (R10)(SI*1)
+	VMOVD X6, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail_dst
@@ -2996,25 +2988,21 @@ TEXT ·prodF32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VMULPS  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VMULPS  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMULPS  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPS  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMULPS  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VMULPS  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VMULPS  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMULPS  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -3028,29 +3016,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VMULPS  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VMULPS  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMULPS  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPS  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMULPS  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VMULPS  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VMULPS  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VMULPS  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -3063,28 +3047,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VMULPS  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VMULPS  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VMULPS  Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPS  Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VMULPS  Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VMULPS  Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VMULPS  Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VMULPS  Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -3096,8 +3080,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -3148,15 +3132,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VMULPS Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VMULPS Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -3166,7 +3150,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -3182,15 +3166,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X7
-	VMULPS Y7, Y3, Y3
+	VMOVD  (R9)(SI*1), X6
+	VMULPS Y6, Y5, Y5
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -3200,7 +3184,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -3233,7 +3217,7 @@ TEXT ·minF32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
@@ -3273,7 +3257,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
@@ -3316,7 +3300,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -3500,7 +3484,7 @@ TEXT ·maxF32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
@@ -3548,7 +3532,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
@@ -3599,7 +3583,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -3806,25 +3790,21 @@ plain:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R9)(SI*1), Y1
-	VMOVDQU (R10)(SI*1), Y2
-	VADDPD  Y2, Y1, Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMOVDQU 32(R10)(SI*1), Y5
-	VADDPD  Y5, Y2, Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMOVDQU 64(R10)(SI*1), Y6
-	VADDPD  Y6, Y5, Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPD  Y7, Y6, Y6
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VADDPD  (R10)(SI*1), Y1, Y1
 	VMOVDQU Y1, (R11)(SI*1)
+	VADDPD  32(R10)(SI*1), Y2, Y2
 	VMOVDQU Y2, 32(R11)(SI*1)
-	VMOVDQU Y5, 64(R11)(SI*1)
-	VMOVDQU Y6, 96(R11)(SI*1)
+	VADDPD  64(R10)(SI*1), Y3, Y3
+	VMOVDQU Y3, 64(R11)(SI*1)
+	VADDPD  96(R10)(SI*1), Y4, Y4
+	VMOVDQU Y4, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -3838,29 +3818,25 @@ twotwo:
 	LEAQ    128(SI), R13
 	CMPQ    R13, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R9)(SI*1), Y1
-	VMOVDQU (R10)(SI*1), Y2
-	VADDPD  Y2, Y1, Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMOVDQU 32(R10)(SI*1), Y5
-	VADDPD  Y5, Y2, Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMOVDQU 64(R10)(SI*1), Y6
-	VADDPD  Y6, Y5, Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPD  Y7, Y6, Y6
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VADDPD  (R10)(SI*1), Y1, Y1
 	VMOVDQU Y1, (R11)(SI*1)
-	VMOVDQU Y2, 32(R11)(SI*1)
-	VMOVDQU Y5, 64(R11)(SI*1)
-	VMOVDQU Y6, 96(R11)(SI*1)
 	VMOVDQU Y1, (R12)(SI*1)
+	VADDPD  32(R10)(SI*1), Y2, Y2
+	VMOVDQU Y2, 32(R11)(SI*1)
 	VMOVDQU Y2, 32(R12)(SI*1)
-	VMOVDQU Y5, 64(R12)(SI*1)
-	VMOVDQU Y6, 96(R12)(SI*1)
+	VADDPD  64(R10)(SI*1), Y3, Y3
+	VMOVDQU Y3, 64(R11)(SI*1)
+	VMOVDQU Y3, 64(R12)(SI*1)
+	VADDPD  96(R10)(SI*1), Y4, Y4
+	VMOVDQU Y4, 96(R11)(SI*1)
+	VMOVDQU Y4, 96(R12)(SI*1)
 	MOVQ    R13, SI
 	ADDQ    $0x00000080, R13
 	CMPQ    R13, DI
@@ -3873,14 +3849,14 @@ many:
 	LEAQ    128(SI), R9
 	CMPQ    R9, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R10
 	VMOVDQU (R10)(SI*1), Y1
 	VMOVDQU 32(R10)(SI*1), Y2
-	VMOVDQU 64(R10)(SI*1), Y5
-	VMOVDQU 96(R10)(SI*1), Y6
+	VMOVDQU 64(R10)(SI*1), Y3
+	VMOVDQU 96(R10)(SI*1), Y4
 	MOVQ    $0x00000001, R11
 	CMPQ    BX, $0x01
 	JE      block_read
@@ -3892,9 +3868,9 @@ block_src:
 	VMOVDQU 32(R10)(SI*1), Y7
 	VADDPD  Y7, Y2, Y2
 	VMOVDQU 64(R10)(SI*1), Y7
-	VADDPD  Y7, Y5, Y5
+	VADDPD  Y7, Y3, Y3
 	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPD  Y7, Y6, Y6
+	VADDPD  Y7, Y4, Y4
 	INCQ    R11
 	CMPQ    R11, BX
 	JB      block_src
@@ -3904,8 +3880,8 @@ block_read:
 	JLE    block_divided
 	VDIVPD Y0, Y1, Y1
 	VDIVPD Y0, Y2, Y2
-	VDIVPD Y0, Y5, Y5
-	VDIVPD Y0, Y6, Y6
+	VDIVPD Y0, Y3, Y3
+	VDIVPD Y0, Y4, Y4
 
 block_divided:
 	XORQ R11, R11
@@ -3914,8 +3890,8 @@ block_dst:
 	MOVQ    (AX)(R11*8), R10
 	VMOVDQU Y1, (R10)(SI*1)
 	VMOVDQU Y2, 32(R10)(SI*1)
-	VMOVDQU Y5, 64(R10)(SI*1)
-	VMOVDQU Y6, 96(R10)(SI*1)
+	VMOVDQU Y3, 64(R10)(SI*1)
+	VMOVDQU Y4, 96(R10)(SI*1)
 	INCQ    R11
 	CMPQ    R11, DX
 	JB      block_dst
@@ -3971,15 +3947,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R10
-	VMOVQ (R10)(SI*1), X3
+	VMOVQ (R10)(SI*1), X5
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVQ  (R10)(SI*1), X4
-	VADDPD Y4, Y3, Y3
+	VMOVQ  (R10)(SI*1), X6
+	VADDPD Y6, Y5, Y5
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail8_src
@@ -3987,14 +3963,14 @@ tail8_src:
 tail8_read:
 	CMPQ   R8, $0x01
 	JLE    tail8_divided
-	VDIVPD Y0, Y3, Y3
+	VDIVPD Y0, Y5, Y5
 
 tail8_divided:
 	XORQ R11, R11
 
 tail8_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVQ X3, (R10)(SI*1)
+	VMOVQ X5, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail8_dst
@@ -4027,25 +4003,21 @@ TEXT ·prodF64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VMULPD  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VMULPD  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMULPD  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPD  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMULPD  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VMULPD  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VMULPD  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMULPD  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -4059,29 +4031,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VMULPD  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VMULPD  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMULPD  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPD  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMULPD  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VMULPD  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VMULPD  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VMULPD  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -4094,14 +4062,14 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
@@ -4113,9 +4081,9 @@ block_src:
 	VMOVDQU 32(R9)(SI*1), Y6
 	VMULPD  Y6, Y1, Y1
 	VMOVDQU 64(R9)(SI*1), Y6
-	VMULPD  Y6, Y4, Y4
+	VMULPD  Y6, Y2, Y2
 	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPD  Y6, Y5, Y5
+	VMULPD  Y6, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4127,8 +4095,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -4179,15 +4147,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VMULPD Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VMULPD Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4197,7 +4165,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4230,7 +4198,7 @@ TEXT ·minF64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
@@ -4270,7 +4238,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
@@ -4313,7 +4281,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -4461,7 +4429,7 @@ TEXT ·maxF64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
@@ -4509,7 +4477,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
@@ -4560,7 +4528,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -4720,25 +4688,21 @@ TEXT ·sumInt8AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDB  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDB  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDB  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDB  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDB  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPADDB  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPADDB  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPADDB  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -4752,29 +4716,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDB  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDB  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDB  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDB  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDB  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPADDB  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPADDB  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPADDB  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -4787,28 +4747,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPADDB  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPADDB  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPADDB  Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDB  Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPADDB  Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPADDB  Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPADDB  Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPADDB  Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4820,8 +4780,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -4872,15 +4832,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VPADDB Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VPADDB Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4890,7 +4850,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4906,15 +4866,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPADDB       Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPADDB       Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -4924,7 +4884,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -4960,7 +4920,7 @@ TEXT ·prodInt8AVX2(SB), NOSPLIT, $0-56
 	LEAQ         128(SI), R11
 	CMPQ         R11, DI
 	JA           one_done
-	PCALIGN      $0x20
+	PCALIGN      $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y1
@@ -5012,7 +4972,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y1
@@ -5067,7 +5027,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -5272,25 +5232,21 @@ TEXT ·minI8AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINSB 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINSB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINSB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -5304,29 +5260,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINSB 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINSB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINSB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -5339,28 +5291,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINSB Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINSB Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINSB Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSB Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINSB Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINSB Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINSB Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINSB Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5372,8 +5324,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -5424,15 +5376,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINSB Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINSB Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5442,7 +5394,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5458,15 +5410,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPMINSB      Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPMINSB      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5476,7 +5428,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5509,25 +5461,21 @@ TEXT ·maxI8AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXSB 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXSB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXSB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -5541,29 +5489,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXSB 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXSB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXSB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -5576,28 +5520,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXSB Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXSB Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXSB Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSB Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXSB Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXSB Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXSB Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXSB Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5609,8 +5553,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -5661,15 +5605,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXSB Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXSB Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5679,7 +5623,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5695,15 +5639,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPMAXSB      Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPMAXSB      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5713,7 +5657,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5746,25 +5690,21 @@ TEXT ·minU8AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINUB 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINUB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINUB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -5778,29 +5718,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINUB 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINUB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINUB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -5813,28 +5749,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINUB Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINUB Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINUB Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUB Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINUB Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINUB Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINUB Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINUB Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5846,8 +5782,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -5898,15 +5834,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINUB Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINUB Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5916,7 +5852,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5932,15 +5868,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPMINUB      Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPMINUB      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5950,7 +5886,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5983,25 +5919,21 @@ TEXT ·maxU8AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXUB 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXUB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXUB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -6015,29 +5947,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUB Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUB Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUB Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUB Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUB (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXUB 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXUB 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXUB 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -6050,28 +5978,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXUB Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXUB Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXUB Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUB Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXUB Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXUB Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXUB Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXUB Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6083,8 +6011,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -6135,15 +6063,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXUB Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXUB Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6153,7 +6081,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6169,15 +6097,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPMAXUB      Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPMAXUB      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6187,7 +6115,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6220,25 +6148,21 @@ TEXT ·sumInt16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDW  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDW  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDW  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDW  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDW  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPADDW  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPADDW  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPADDW  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -6252,29 +6176,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDW  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDW  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDW  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDW  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDW  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPADDW  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPADDW  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPADDW  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -6287,28 +6207,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPADDW  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPADDW  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPADDW  Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDW  Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPADDW  Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPADDW  Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPADDW  Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPADDW  Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6320,8 +6240,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -6372,15 +6292,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VPADDW Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VPADDW Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -6390,7 +6310,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6406,15 +6326,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPADDW       Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPADDW       Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6424,7 +6344,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6457,25 +6377,21 @@ TEXT ·prodInt16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMULLW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMULLW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMULLW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMULLW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMULLW 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMULLW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMULLW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -6489,29 +6405,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMULLW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMULLW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMULLW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMULLW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMULLW 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMULLW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMULLW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -6524,28 +6436,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMULLW Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMULLW Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMULLW Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLW Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMULLW Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMULLW Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMULLW Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMULLW Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6557,8 +6469,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -6609,15 +6521,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMULLW Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMULLW Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6627,7 +6539,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6643,15 +6555,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPMULLW      Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPMULLW      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6661,7 +6573,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6694,25 +6606,21 @@ TEXT ·minI16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINSW 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINSW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINSW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -6726,29 +6634,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINSW 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINSW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINSW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -6761,28 +6665,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINSW Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINSW Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINSW Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSW Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINSW Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINSW Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINSW Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINSW Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6794,8 +6698,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -6846,15 +6750,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINSW Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINSW Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6864,7 +6768,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6880,15 +6784,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPMINSW      Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPMINSW      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6898,7 +6802,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6931,25 +6835,21 @@ TEXT ·maxI16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXSW 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXSW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXSW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -6963,29 +6863,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXSW 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXSW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXSW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -6998,28 +6894,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXSW Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXSW Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXSW Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSW Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXSW Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXSW Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXSW Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXSW Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7031,8 +6927,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -7083,15 +6979,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXSW Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXSW Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7101,7 +6997,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7117,15 +7013,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPMAXSW      Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPMAXSW      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7135,7 +7031,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7168,25 +7064,21 @@ TEXT ·minU16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINUW 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINUW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINUW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -7200,29 +7092,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINUW 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINUW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINUW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -7235,28 +7123,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINUW Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINUW Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINUW Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUW Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINUW Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINUW Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINUW Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINUW Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7268,8 +7156,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -7320,15 +7208,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINUW Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINUW Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7338,7 +7226,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7354,15 +7242,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPMINUW      Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPMINUW      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7372,7 +7260,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7405,25 +7293,21 @@ TEXT ·maxU16AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXUW 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXUW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXUW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -7437,29 +7321,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUW Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUW Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUW Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUW Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUW (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXUW 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXUW 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXUW 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -7472,28 +7352,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXUW Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXUW Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXUW Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUW Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXUW Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXUW Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXUW Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXUW Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7505,8 +7385,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -7557,15 +7437,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXUW Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXUW Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7575,7 +7455,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7591,15 +7471,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X3
+	VPBROADCASTW (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X7
-	VPMAXUW      Y7, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X6
+	VPMAXUW      Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7609,7 +7489,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X3, (R9)(SI*1)
+	VPEXTRW $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7642,25 +7522,21 @@ TEXT ·sumInt32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDD  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDD  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDD  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDD  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDD  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPADDD  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPADDD  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPADDD  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -7674,29 +7550,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDD  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDD  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDD  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDD  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDD  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPADDD  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPADDD  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPADDD  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -7709,28 +7581,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPADDD  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPADDD  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPADDD  Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDD  Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPADDD  Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPADDD  Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPADDD  Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPADDD  Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7742,8 +7614,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -7794,15 +7666,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VPADDD Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VPADDD Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -7812,7 +7684,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7828,15 +7700,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X7
-	VPADDD Y7, Y3, Y3
+	VMOVD  (R9)(SI*1), X6
+	VPADDD Y6, Y5, Y5
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -7846,7 +7718,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -7879,25 +7751,21 @@ TEXT ·prodInt32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMULLD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMULLD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMULLD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMULLD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMULLD 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMULLD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMULLD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -7911,29 +7779,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMULLD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMULLD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMULLD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMULLD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMULLD 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMULLD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMULLD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -7946,28 +7810,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMULLD Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMULLD Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMULLD Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMULLD Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMULLD Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMULLD Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMULLD Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMULLD Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7979,8 +7843,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -8031,15 +7895,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMULLD Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMULLD Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8049,7 +7913,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8065,15 +7929,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X7
-	VPMULLD Y7, Y3, Y3
+	VMOVD   (R9)(SI*1), X6
+	VPMULLD Y6, Y5, Y5
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8083,7 +7947,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8116,25 +7980,21 @@ TEXT ·minI32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINSD 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINSD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINSD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -8148,29 +8008,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINSD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINSD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINSD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINSD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINSD 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINSD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINSD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -8183,28 +8039,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINSD Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINSD Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINSD Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINSD Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINSD Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINSD Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINSD Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINSD Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8216,8 +8072,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -8268,15 +8124,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINSD Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINSD Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8286,7 +8142,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8302,15 +8158,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X7
-	VPMINSD Y7, Y3, Y3
+	VMOVD   (R9)(SI*1), X6
+	VPMINSD Y6, Y5, Y5
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8320,7 +8176,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8353,25 +8209,21 @@ TEXT ·maxI32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXSD 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXSD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXSD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -8385,29 +8237,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXSD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXSD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXSD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXSD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXSD 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXSD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXSD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -8420,28 +8268,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXSD Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXSD Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXSD Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXSD Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXSD Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXSD Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXSD Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXSD Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8453,8 +8301,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -8505,15 +8353,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXSD Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXSD Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8523,7 +8371,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8539,15 +8387,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X7
-	VPMAXSD Y7, Y3, Y3
+	VMOVD   (R9)(SI*1), X6
+	VPMAXSD Y6, Y5, Y5
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8557,7 +8405,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8590,25 +8438,21 @@ TEXT ·minU32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMINUD 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMINUD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMINUD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -8622,29 +8466,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMINUD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMINUD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMINUD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMINUD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMINUD 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMINUD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMINUD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -8657,28 +8497,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMINUD Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMINUD Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMINUD Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMINUD Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMINUD Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMINUD Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMINUD Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMINUD Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8690,8 +8530,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -8742,15 +8582,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMINUD Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMINUD Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8760,7 +8600,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8776,15 +8616,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X7
-	VPMINUD Y7, Y3, Y3
+	VMOVD   (R9)(SI*1), X6
+	VPMINUD Y6, Y5, Y5
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8794,7 +8634,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8827,25 +8667,21 @@ TEXT ·maxU32AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPMAXUD 32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPMAXUD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPMAXUD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -8859,29 +8695,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPMAXUD Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPMAXUD Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPMAXUD Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUD Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPMAXUD (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPMAXUD 32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPMAXUD 64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPMAXUD 96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -8894,28 +8726,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPMAXUD Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPMAXUD Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPMAXUD Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPMAXUD Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPMAXUD Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPMAXUD Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPMAXUD Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPMAXUD Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8927,8 +8759,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -8979,15 +8811,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X3
-	VPMAXUD Y3, Y2, Y2
+	VMOVQ   (R9)(SI*1), X5
+	VPMAXUD Y5, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8997,7 +8829,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9013,15 +8845,15 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X3
+	VMOVD (R9)(SI*1), X5
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X7
-	VPMAXUD Y7, Y3, Y3
+	VMOVD   (R9)(SI*1), X6
+	VPMAXUD Y6, Y5, Y5
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -9031,7 +8863,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X3, (R9)(SI*1)
+	VMOVD X5, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -9064,25 +8896,21 @@ TEXT ·sumInt64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDQ  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDQ  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDQ  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDQ  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDQ  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPADDQ  32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPADDQ  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPADDQ  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -9096,29 +8924,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPADDQ  Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPADDQ  Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPADDQ  Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDQ  Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPADDQ  (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPADDQ  32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPADDQ  64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPADDQ  96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -9131,14 +8955,14 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
@@ -9150,9 +8974,9 @@ block_src:
 	VMOVDQU 32(R9)(SI*1), Y6
 	VPADDQ  Y6, Y1, Y1
 	VMOVDQU 64(R9)(SI*1), Y6
-	VPADDQ  Y6, Y4, Y4
+	VPADDQ  Y6, Y2, Y2
 	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDQ  Y6, Y5, Y5
+	VPADDQ  Y6, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -9164,8 +8988,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -9216,15 +9040,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X3
-	VPADDQ Y3, Y2, Y2
+	VMOVQ  (R9)(SI*1), X5
+	VPADDQ Y5, Y4, Y4
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -9234,7 +9058,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9267,7 +9091,7 @@ TEXT ·prodInt64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU  (R8)(SI*1), Y0
@@ -9323,7 +9147,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU  (R8)(SI*1), Y0
@@ -9382,7 +9206,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -9554,7 +9378,7 @@ TEXT ·minI64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU   (R8)(SI*1), Y0
@@ -9590,7 +9414,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R8)(SI*1), Y0
@@ -9629,7 +9453,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -9771,7 +9595,7 @@ TEXT ·maxI64AVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU   (R8)(SI*1), Y0
@@ -9807,7 +9631,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R8)(SI*1), Y0
@@ -9846,7 +9670,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -9990,7 +9814,7 @@ TEXT ·minU64AVX2(SB), NOSPLIT, $0-56
 	LEAQ     128(SI), R11
 	CMPQ     R11, DI
 	JA       one_done
-	PCALIGN  $0x20
+	PCALIGN  $0x40
 
 one:
 	VMOVDQU   (R8)(SI*1), Y1
@@ -10034,7 +9858,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R8)(SI*1), Y1
@@ -10081,7 +9905,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -10237,7 +10061,7 @@ TEXT ·maxU64AVX2(SB), NOSPLIT, $0-56
 	LEAQ     128(SI), R11
 	CMPQ     R11, DI
 	JA       one_done
-	PCALIGN  $0x20
+	PCALIGN  $0x40
 
 one:
 	VMOVDQU   (R8)(SI*1), Y1
@@ -10281,7 +10105,7 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU   (R8)(SI*1), Y1
@@ -10328,7 +10152,7 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
@@ -10482,25 +10306,21 @@ TEXT ·bandBitsAVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPAND   Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPAND   Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPAND   Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPAND   Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPAND   (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPAND   32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPAND   64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPAND   96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -10514,29 +10334,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPAND   Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPAND   Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPAND   Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPAND   Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPAND   (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPAND   32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPAND   64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPAND   96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -10549,28 +10365,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPAND   Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPAND   Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPAND   Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPAND   Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPAND   Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPAND   Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPAND   Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPAND   Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -10582,8 +10398,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -10634,15 +10450,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X3
-	VPAND Y3, Y2, Y2
+	VMOVQ (R9)(SI*1), X5
+	VPAND Y5, Y4, Y4
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -10652,7 +10468,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10668,15 +10484,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPAND        Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPAND        Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -10686,7 +10502,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -10719,25 +10535,21 @@ TEXT ·borBitsAVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPOR    Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPOR    Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPOR    Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPOR    Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPOR    (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPOR    32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPOR    64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPOR    96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -10751,29 +10563,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPOR    Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPOR    Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPOR    Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPOR    Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPOR    (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPOR    32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPOR    64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPOR    96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -10786,28 +10594,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPOR    Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPOR    Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPOR    Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPOR    Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPOR    Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPOR    Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPOR    Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPOR    Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -10819,8 +10627,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -10871,15 +10679,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X3
-	VPOR  Y3, Y2, Y2
+	VMOVQ (R9)(SI*1), X5
+	VPOR  Y5, Y4, Y4
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -10889,7 +10697,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10905,15 +10713,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPOR         Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPOR         Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -10923,7 +10731,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -10956,25 +10764,21 @@ TEXT ·bxorBitsAVX2(SB), NOSPLIT, $0-56
 	LEAQ    128(SI), R11
 	CMPQ    R11, DI
 	JA      one_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 one:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPXOR   Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPXOR   Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPXOR   Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPXOR   Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPXOR   (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
+	VPXOR   32(R9)(SI*1), Y1, Y1
 	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VPXOR   64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VPXOR   96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -10988,29 +10792,25 @@ twotwo:
 	LEAQ    128(SI), R12
 	CMPQ    R12, DI
 	JA      two_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 two:
 	VMOVDQU (R8)(SI*1), Y0
-	VMOVDQU (R9)(SI*1), Y1
-	VPXOR   Y1, Y0, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
-	VMOVDQU 32(R9)(SI*1), Y4
-	VPXOR   Y4, Y1, Y1
-	VMOVDQU 64(R8)(SI*1), Y4
-	VMOVDQU 64(R9)(SI*1), Y5
-	VPXOR   Y5, Y4, Y4
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPXOR   Y6, Y5, Y5
+	VMOVDQU 64(R8)(SI*1), Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VPXOR   (R9)(SI*1), Y0, Y0
 	VMOVDQU Y0, (R10)(SI*1)
-	VMOVDQU Y1, 32(R10)(SI*1)
-	VMOVDQU Y4, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
+	VPXOR   32(R9)(SI*1), Y1, Y1
+	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
-	VMOVDQU Y4, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VPXOR   64(R9)(SI*1), Y2, Y2
+	VMOVDQU Y2, 64(R10)(SI*1)
+	VMOVDQU Y2, 64(R11)(SI*1)
+	VPXOR   96(R9)(SI*1), Y3, Y3
+	VMOVDQU Y3, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -11023,28 +10823,28 @@ many:
 	LEAQ    128(SI), R8
 	CMPQ    R8, DI
 	JA      block_done
-	PCALIGN $0x20
+	PCALIGN $0x40
 
 block:
 	MOVQ    (CX), R9
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
-	VMOVDQU 64(R9)(SI*1), Y4
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 64(R9)(SI*1), Y2
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPXOR   Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPXOR   Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPXOR   Y6, Y4, Y4
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPXOR   Y6, Y5, Y5
+	VMOVDQU (R9)(SI*1), Y7
+	VPXOR   Y7, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y7
+	VPXOR   Y7, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y7
+	VPXOR   Y7, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y7
+	VPXOR   Y7, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -11056,8 +10856,8 @@ block_dst:
 	MOVQ    (AX)(R10*8), R9
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
-	VMOVDQU Y4, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y2, 64(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -11108,15 +10908,15 @@ single_done:
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X2
+	VMOVQ (R9)(SI*1), X4
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X3
-	VPXOR Y3, Y2, Y2
+	VMOVQ (R9)(SI*1), X5
+	VPXOR Y5, Y4, Y4
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -11126,7 +10926,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X2, (R9)(SI*1)
+	VMOVQ X4, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -11142,15 +10942,15 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X3
+	VPBROADCASTB (R9)(SI*1), X5
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPXOR        Y7, Y3, Y3
+	VPBROADCASTB (R9)(SI*1), X6
+	VPXOR        Y6, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -11160,7 +10960,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X3, (R9)(SI*1)
+	VPEXTRB $0x00, X5, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst

@@ -89,7 +89,7 @@ func (b *body) steps(name string, bytes int, aligned bool, step func()) {
 	CMPQ(next, b.end)
 	JA(LabelRef(name + "_done"))
 	if aligned {
-		align(32)
+		align(64)
 	}
 	Label(name)
 	b.label = name
@@ -135,6 +135,21 @@ func (b *body) at(p reg.Register, i int) Mem {
 // pair combines two sources. Destinations may be sources, but then element by
 // element, so each vector is finished before the next if registers are short.
 func (b *body) pair(src0, src1 reg.Register, units int, m mode, dsts ...reg.Register) {
+	if b.kind.plain && b.op.direct != nil {
+		// Each vector is stored as soon as it is there: this keeps the store
+		// queue busy, which is what limits these loops.
+		acc := make([]vec, units)
+		for i := range acc {
+			acc[i] = b.kind.loadBits(b.at(src0, i), m)
+		}
+		for i, v := range acc {
+			b.op.direct(b.at(src1, i), v)
+			for _, d := range dsts {
+				b.kind.store(v, b.at(d, i), m)
+			}
+		}
+		return
+	}
 	var out []vec
 	first := 0
 	flush := func() {

@@ -22,6 +22,7 @@ type kind struct {
 	name      string
 	about     string
 	size      int
+	plain     bool // accumulators are what lies in memory
 	half      bool // f16: a vector of memory is half as wide as its accumulator
 	pair      int  // vectors in a block of the loops of two sources
 	block     int  // vectors in a block of the general loop
@@ -130,9 +131,9 @@ func (k *kind) store(v vec, m Mem, md mode) {
 
 // plain is a kind whose accumulators are what lies in memory.
 func plain(name, about string, size int) *kind {
-	k := &kind{name: name, about: about, size: size, pair: 4, block: 4}
+	k := &kind{name: name, about: about, size: size, plain: true, pair: 4, block: 4}
 	if wide {
-		k.block = 8
+		k.pair, k.block = 2, 8
 	}
 	k.load = func(_ *body, m Mem, md mode) []vec { return []vec{k.loadBits(m, md)} }
 	k.finish = func(_ *body, acc []vec) vec { return acc[0] }

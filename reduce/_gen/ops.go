@@ -43,12 +43,14 @@ func makeConsts(set constSet) consts {
 	return c
 }
 
-// An op folds x into acc and may destroy x.
+// An op folds x into acc and may destroy x. One that is a single instruction
+// also takes x from memory.
 type op struct {
 	name   string
 	goOps  []string // mem's names
 	consts constSet
 	fold   func(b *body, acc, x vec)
+	direct func(x Mem, acc vec)
 }
 
 // A kernel is an operator on a kind of elements; types are mem's names of
@@ -122,23 +124,27 @@ func kernels() []kernel {
 	ints := []string{"I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 	bits := plain("Bits", "integers of any width", 1)
 	ks = append(ks,
-		kernel{op{name: "band", goOps: []string{"Band"}, fold: func(_ *body, a, x vec) { and(x, a, a) }}, bits, ints},
-		kernel{op{name: "bor", goOps: []string{"Bor"}, fold: func(_ *body, a, x vec) { or(x, a, a) }}, bits, ints},
-		kernel{op{name: "bxor", goOps: []string{"Bxor"}, fold: func(_ *body, a, x vec) { xor(x, a, a) }}, bits, ints})
+		kernel{simple("band", []string{"Band"}, and), bits, ints},
+		kernel{simple("bor", []string{"Bor"}, or), bits, ints},
+		kernel{simple("bxor", []string{"Bxor"}, xor), bits, ints})
 	return ks
 }
 
 // simple is an operator with an instruction of its own.
 func simple(name string, goOps []string, ins func(...Op)) op {
-	return op{name: name, goOps: goOps, fold: func(_ *body, a, x vec) { ins(x, a, a) }}
+	return op{
+		name: name, goOps: goOps,
+		fold:   func(_ *body, acc, x vec) { ins(x, acc, acc) },
+		direct: func(x Mem, acc vec) { ins(x, acc, acc) },
+	}
 }
 
-func either(narrow func(y, y1, y2 Op), wideIns func(...Op)) func(x, y, z Op) {
-	return func(x, y, z Op) {
+func either(narrow func(y, y1, y2 Op), wideIns func(...Op)) func(...Op) {
+	return func(ops ...Op) {
 		if wide {
-			wideIns(x, y, z)
+			wideIns(ops...)
 		} else {
-			narrow(x, y, z)
+			narrow(ops[0], ops[1], ops[2])
 		}
 	}
 }
