@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/tutti-go/tutti"
@@ -124,11 +125,13 @@ type job struct {
 	stderr  io.Writer
 
 	mu       sync.Mutex
+	commands []*exec.Cmd     // by rank
 	failures map[int]failure // by rank, the first of each
+	silent   []time.Time     // by rank, when it was last heard of
 }
 
 func (j *job) run(ctx context.Context) error {
-	j.failures = map[int]failure{}
+	j.commands, j.failures, j.silent = make([]*exec.Cmd, j.ranks), map[int]failure{}, make([]time.Time, j.ranks)
 	var inherited *os.File
 	if j.options.roofline || j.options.vsRoofline {
 		var err error
@@ -155,6 +158,7 @@ func (j *job) run(ctx context.Context) error {
 			cmd.Env = append(cmd.Env, envFloor+"=fd:4")
 			cmd.ExtraFiles = append(cmd.ExtraFiles, inherited)
 		}
+		j.commands[rank] = cmd
 		return cmd
 	}})
 	if err != nil {
@@ -167,6 +171,7 @@ func (j *job) run(ctx context.Context) error {
 			if err := readEvents(r, func(ev event) { j.take(rank, ev) }); err != nil {
 				j.take(rank, event{Failure: &failure{rank, err.Error(), time.Now()}})
 			}
+			j.silent[rank] = time.Now() // its end of the pipe closed with it
 		})
 	}
 	err = launched.Wait()
@@ -203,6 +208,15 @@ func (j *job) cause(ctx context.Context, err error) error {
 	for _, f := range j.failures {
 		if f.At.Before(first.At) {
 			first = f
+		}
+	}
+	// One that died cannot tell, and the others may tell of it before the
+	// launcher sees it. Long after, it is the launcher that killed it.
+	for rank, cmd := range j.commands {
+		_, told := j.failures[rank]
+		status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if status.Signaled() && !told && j.silent[rank].Before(first.At.Add(time.Second)) {
+			return &bootstrap.RankError{Rank: rank, Pid: cmd.Process.Pid, Signal: status.Signal(), ExitCode: -1}
 		}
 	}
 	return &rankFailure{first}

@@ -378,6 +378,29 @@ func TestKilledRank(t *testing.T) {
 	gone(t, pids)
 }
 
+// TestFirstCause: rank 0 is the first to fail, by the death of rank 1; but not
+// where the launcher killed rank 1, long after.
+func TestFirstCause(t *testing.T) {
+	ended := func(script string) *exec.Cmd {
+		cmd := exec.Command("sh", "-c", script)
+		_ = cmd.Run() // its state says it
+		return cmd
+	}
+	now := time.Now()
+	j := &job{
+		commands: []*exec.Cmd{ended("exit 3"), ended("kill -9 $$")},
+		failures: map[int]failure{0: {0, "rank 0: rank 1 was lost", now}},
+	}
+	for after, says := range map[time.Duration]string{
+		10 * time.Millisecond: "rank 1 (pid ", 2 * time.Second: "rank 0: rank 1 was lost",
+	} {
+		j.silent = []time.Time{now, now.Add(after)}
+		if err := j.cause(t.Context(), &bootstrap.RankError{Rank: 0, ExitCode: 3}); !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%v after: %v", after, err)
+		}
+	}
+}
+
 func TestStoppedRankMeetsDeadline(t *testing.T) {
 	cmd, pids, _, stderr := longRun(t, "--timeout 500ms")
 	_ = syscall.Kill(pids[2], syscall.SIGSTOP)
