@@ -52,17 +52,17 @@ func float(name string, opcode uint32, size int) three {
 	return wordThree(name, 0x4e200400|opcode|map[int]uint32{4: 0, 8: 1}[size]<<22, size)
 }
 
-const unsigned = 1 << 29 // U, which also tells apart other twins
+const uBit = 1 << 29 // U in the manual: unsigned, or another instruction altogether
 
 func mul(size int) three  { return integer("mul", 0x13<<11, size) }
 func smax(size int) three { return integer("smax", 0x0c<<11, size) }
 func smin(size int) three { return integer("smin", 0x0d<<11, size) }
 func cmgt(size int) three { return integer("cmgt", 0x06<<11, size) }
-func cmhi(size int) three { return integer("cmhi", unsigned|0x06<<11, size) }
+func cmhi(size int) three { return integer("cmhi", uBit|0x06<<11, size) }
 
 func fadd(size int) three  { return float("fadd", 0x1a<<11, size) }
-func fmul(size int) three  { return float("fmul", unsigned|0x1b<<11, size) }
-func fdiv(size int) three  { return float("fdiv", unsigned|0x1f<<11, size) }
+func fmul(size int) three  { return float("fmul", uBit|0x1b<<11, size) }
+func fdiv(size int) three  { return float("fdiv", uBit|0x1f<<11, size) }
 func fmax(size int) three  { return float("fmax", 0x1e<<11, size) }
 func fmin(size int) three  { return float("fmin", 1<<23|0x1e<<11, size) }
 func fcmeq(size int) three { return float("fcmeq", 0x1c<<11, size) }
