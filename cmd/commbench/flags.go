@@ -181,6 +181,7 @@ func sizeFlags(f *pflag.FlagSet, o *options, r *raw, begin, end string) {
 	f.IntVar(&o.ranks, "ranks", 0, "ranks to start (default: one for each usable core, at least 2)")
 	f.IntVarP(&o.iters, "iters", "n", 0, "timed samples (default: half a second's worth, 5 at least)")
 	f.IntVarP(&o.warmup, "warmup", "w", -1, "untimed calls before (default 5, 2 above 64M)")
+	f.Lookup("warmup").DefValue = "0" // the help would say -1
 	f.DurationVar(&o.timeout, "timeout", time.Minute, "deadline of a sample")
 	f.StringVar(&o.format, "format", formatTable, "output: table, json, csv")
 }
