@@ -95,7 +95,8 @@ func memoryNeeded(o *options) uint64 {
 	if o.roofline {
 		each = 0
 	}
-	need := uint64(o.ranks) * (each + rankSlack)
+	samples := 24 * uint64(o.iters) // this rank's, the slowest's, the floor's
+	need := uint64(o.ranks) * (each + samples + rankSlack)
 	if o.roofline || o.vsRoofline {
 		need += uint64(rigBytes(o.ranks, o.largest()))
 	}

@@ -56,6 +56,9 @@ func handicap(how string) error {
 		return refuse(unix.SYS_MEMFD_CREATE, false)
 	case "no shared futex":
 		return refuse(unix.SYS_FUTEX, true)
+	case "no private memory":
+		limit := unix.Rlimit{Cur: 512 << 20, Max: 512 << 20}
+		return unix.Setrlimit(unix.RLIMIT_DATA, &limit)
 	case "no proc":
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return err
@@ -293,6 +296,9 @@ func TestMachineThatRefuses(t *testing.T) {
 	})
 	t.Run("futex", func(t *testing.T) {
 		complains(t, commbench(t, "no shared futex", "--size 8 --ranks 2"), exitRun, "futex")
+	})
+	t.Run("memory", func(t *testing.T) {
+		complains(t, commbench(t, "no private memory", "--size 512M --in-place --ranks 2 --memory user"), exitRun, "a buffer of 512 MiB")
 	})
 	t.Run("proc", func(t *testing.T) {
 		complains(t, commbench(t, "no proc", "--size 8 --ranks 2"), exitRun, "/proc")

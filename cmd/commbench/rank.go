@@ -244,7 +244,10 @@ func (r *rank) buffers() error {
 	for i := range r.options.buffers() {
 		var b []byte
 		if bytes := r.largest() + guardBytes; r.memory == memoryUser {
-			b = make([]byte, bytes)
+			var err error
+			if b, err = mapPrivate(bytes); err != nil {
+				return rankError(r.ex.Rank(), err)
+			}
 			fillWith(b, guardByte) // a page that was never written has no memory
 		} else {
 			buffer, err := r.comm.Alloc(bytes) // Close frees it

@@ -37,6 +37,16 @@ func mapShared(f *os.File, bytes int) ([]byte, error) {
 	return b, nil
 }
 
+// mapPrivate makes memory that no other rank sees. Where there is none it says
+// so, while make would end the process.
+func mapPrivate(bytes int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("a buffer of %s: mmap: %w", formatBytes(uint64(bytes)), err)
+	}
+	return b, nil
+}
+
 func unmapShared(b []byte) error { return unix.Munmap(b) }
 
 // isTerminal reports whether w is a terminal.

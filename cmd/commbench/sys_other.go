@@ -16,6 +16,8 @@ func newShared(int) (*os.File, error) {
 
 func mapShared(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
+func mapPrivate(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
+
 func unmapShared([]byte) error { return nil }
 
 func isTerminal(io.Writer) bool { return false }
