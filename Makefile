@@ -1,6 +1,6 @@
 # The README's second command. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test check fmt vet lint build unit race arm64 fuzz generate peers bench clean
+.PHONY: help test fmt vet lint build generated unit race arm64 fuzz generate peers bench clean
 
 GO       ?= go
 FUZZTIME ?= 10s
@@ -10,9 +10,9 @@ LINT     := build/bin/golangci-lint
 RACE     := ./mem/... ./reduce/... ./plan/... ./algo/... ./tune/... ./link/... ./shm/... ./bootstrap/... ./engine/... ./internal/...
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: fmt vet lint build unit race arm64 fuzz ## everything that must hold before a change lands
+test: fmt vet lint build generated unit race arm64 fuzz ## everything that must hold before a change lands
 	@echo "make test: all good"
 
 fmt: ## fail on files that gofmt would change
@@ -34,6 +34,9 @@ build: ## all packages, with cgo and without
 	CGO_ENABLED=1 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) build ./...
 	CGO_ENABLED=0 $(GO) build -o build/bin/commbench ./cmd/commbench
+
+generated: ## fail if the committed assembly is not what its generator writes
+	@ci/generated
 
 unit: ## the tests
 	$(GO) test -timeout 20m ./...
