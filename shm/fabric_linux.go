@@ -27,12 +27,12 @@ type Fabric struct {
 
 	server *server
 	own    *link.Counter
+	down   chan struct{} // closed by Close, under mu
 
-	mu       sync.Mutex
+	mu       sync.Mutex // never held over anything that blocks
 	segments map[mem.RegionID]*segment
 	next     mem.RegionID
 	lost     func(peer int, err error)
-	closed   bool
 
 	peers      []peer // indexed by rank; ours is unused
 	sayNoLocks sync.Once
@@ -57,6 +57,7 @@ func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) 
 	f := &Fabric{
 		rank:     ex.Rank(),
 		log:      log,
+		down:     make(chan struct{}),
 		segments: map[mem.RegionID]*segment{},
 		peers:    make([]peer, ex.Size()),
 	}
@@ -98,15 +99,12 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	if bytes <= 0 {
 		return nil, fmt.Errorf("shm: alloc of %d bytes: %w", bytes, link.ErrRange)
 	}
-	f.mu.Lock()
-	closed := f.closed
-	f.mu.Unlock()
-	if closed {
-		return nil, link.ErrClosed
+	if f.isClosed() {
+		return nil, &ClosedError{f.rank, "alloc"}
 	}
 	s, granted, err := newSegment(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("shm: %w", err)
+		return nil, fmt.Errorf("shm: rank %d: %w", f.rank, err)
 	}
 	if granted.lockErr != nil {
 		f.sayNoLocks.Do(func() {
@@ -116,8 +114,8 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errors.Join(link.ErrClosed, s.close())
+	if f.isClosed() {
+		return nil, errors.Join(&ClosedError{f.rank, "alloc"}, s.close())
 	}
 	f.next++
 	region := f.next
@@ -149,19 +147,19 @@ func (f *Fabric) Lost(fn func(peer int, err error)) {
 func (f *Fabric) report(peer int, err error) {
 	f.mu.Lock()
 	fn := f.lost
-	if f.closed {
-		fn = nil
-	}
 	f.mu.Unlock()
-	if fn != nil {
+	if fn != nil && !f.isClosed() {
 		fn(peer, err)
 	}
 }
 
 func (f *Fabric) isClosed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.closed
+	select {
+	case <-f.down:
+		return true
+	default:
+		return false
+	}
 }
 
 // Connect implements link.Fabric.
@@ -169,12 +167,12 @@ func (f *Fabric) Connect(ctx context.Context, rank int) (link.Link, error) {
 	if rank < 0 || rank >= len(f.peers) || rank == f.rank {
 		return nil, fmt.Errorf("shm: rank %d of %d cannot connect to rank %d: %w", f.rank, len(f.peers), rank, link.ErrRange)
 	}
-	if f.isClosed() {
-		return nil, link.ErrClosed
-	}
 	p := &f.peers[rank]
 	p.connecting.Lock()
 	defer p.connecting.Unlock()
+	if f.isClosed() { // Close locks connecting after it has said so
+		return nil, &ClosedError{f.rank, "connect"}
+	}
 	if p.link != nil {
 		return p.link, nil
 	}
@@ -187,11 +185,11 @@ func (f *Fabric) Connect(ctx context.Context, rank int) (link.Link, error) {
 // Close implements link.Fabric.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
-	if f.closed {
+	if f.isClosed() {
 		f.mu.Unlock()
 		return nil
 	}
-	f.closed = true
+	close(f.down)
 	segments := f.segments
 	f.segments = map[mem.RegionID]*segment{}
 	f.mu.Unlock()

@@ -58,13 +58,13 @@ func (p *peer) connect(ctx context.Context, f *Fabric, rank int) error {
 		uc.Close()
 		return err
 	}
-	p.fabric, p.rank, p.pid, p.conn = f, rank, pid, uc
+	p.fabric, p.rank, p.pid, p.conn, p.gone = f, rank, pid, uc, nil
 	p.mapped = map[mem.RegionID][]byte{}
 	p.wanted = map[mem.RegionID][]chan<- mapping{}
 	p.reading.Go(p.read)
 	board, err := p.region(ctx, boardRegion)
 	if err != nil {
-		return errors.Join(err, p.close())
+		return errors.Join(err, p.hangUp())
 	}
 	p.link = &shmLink{peer: p, seen: link.CounterAt(board)}
 	return nil
@@ -110,6 +110,11 @@ func (p *peer) have(m message, fd int) {
 	} else if got.memory, got.err = mapForeign(fd, m.bytes); got.err != nil {
 		got.err = fmt.Errorf("shm: region %d of rank %d: %w", region, p.rank, got.err)
 	}
+	p.answer(region, got)
+}
+
+// answer tells everybody who asked for a region what became of it.
+func (p *peer) answer(region mem.RegionID, got mapping) {
 	p.mu.Lock()
 	asked := p.wanted[region]
 	delete(p.wanted, region)
@@ -136,6 +141,7 @@ func (p *peer) freed(region mem.RegionID) {
 
 // leave records that the peer is gone and tells everybody who waits for it.
 func (p *peer) leave(good bool, cause error) {
+	ours := errors.Is(cause, net.ErrClosed) // we hung up: nobody was lost
 	err := error(&link.PeerLostError{Rank: p.rank, Pid: p.pid, Err: cause})
 	if errors.Is(cause, io.EOF) {
 		err = &link.PeerLostError{Rank: p.rank, Pid: p.pid, Err: errors.New("its process ended without closing the communicator")}
@@ -153,7 +159,9 @@ func (p *peer) leave(good bool, cause error) {
 			ch <- mapping{err: err}
 		}
 	}
-	p.fabric.report(p.rank, err)
+	if !ours {
+		p.fabric.report(p.rank, err)
+	}
 }
 
 // region returns the memory of one of the peer's regions, mapping it first if
@@ -173,13 +181,8 @@ func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) 
 	p.wanted[region] = append(p.wanted[region], ch)
 	p.mu.Unlock()
 	if first {
-		want := message{kind: kindWant, region: uint32(region)}
-		p.asking.Lock()
-		_ = p.conn.SetWriteDeadline(time.Now().Add(helloTimeout))
-		_, err := p.conn.Write(want.encode())
-		p.asking.Unlock()
-		if err != nil && !errors.Is(err, unix.EPIPE) { // a peer that is gone is reported by read
-			return nil, fmt.Errorf("shm: asking rank %d for region %d: %w", p.rank, region, err)
+		if err := p.ask(ctx, region); err != nil && !errors.Is(err, unix.EPIPE) { // a peer that is gone is reported by read
+			p.answer(region, mapping{err: fmt.Errorf("shm: asking rank %d for region %d: %w", p.rank, region, err)})
 		}
 	}
 	select {
@@ -187,14 +190,35 @@ func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) 
 		return got.memory, got.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case <-p.fabric.down:
+		return nil, &ClosedError{p.fabric.rank, "map"}
 	}
 }
 
-// close hangs up and unmaps everything. The fabric is closed, so nobody is in
-// a collective.
+// ask sends for a region. The socket has room, unless the peer is stopped and
+// hundreds have asked before.
+func (p *peer) ask(ctx context.Context, region mem.RegionID) error {
+	until := time.Now().Add(helloTimeout)
+	if end, ok := ctx.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	want := message{kind: kindWant, region: uint32(region)}
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	_ = p.conn.SetWriteDeadline(until)
+	_, err := p.conn.Write(want.encode())
+	return err
+}
+
+// close hangs up. The fabric is closed, so nobody is in a collective.
 func (p *peer) close() error {
 	p.connecting.Lock()
 	defer p.connecting.Unlock()
+	return p.hangUp()
+}
+
+// hangUp ends the connection and unmaps everything; connecting is held.
+func (p *peer) hangUp() error {
 	if p.conn == nil {
 		return nil
 	}
@@ -239,7 +263,7 @@ func (l *shmLink) Put(dst mem.Remote, src []byte) error {
 // Notify implements link.Link. All peers see the same counter.
 func (l *shmLink) Notify(v uint64) error {
 	if l.peer.fabric.isClosed() {
-		return link.ErrClosed
+		return &ClosedError{l.peer.fabric.rank, "notify"}
 	}
 	l.peer.fabric.own.Raise(v)
 	return nil
@@ -251,7 +275,7 @@ func (l *shmLink) Seen() *link.Counter { return l.seen }
 // Map implements link.Mapper.
 func (l *shmLink) Map(ctx context.Context, region mem.RegionID) ([]byte, error) {
 	if l.peer.fabric.isClosed() {
-		return nil, link.ErrClosed
+		return nil, &ClosedError{l.peer.fabric.rank, "map"}
 	}
 	return l.peer.region(ctx, region)
 }

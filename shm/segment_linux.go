@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"unsafe"
 
@@ -30,6 +31,9 @@ type placement struct {
 // faults in every page, so that no page is missing later and memory that is
 // not there is an error now.
 func newSegment(bytes int) (*segment, placement, error) {
+	if bytes > math.MaxInt-os.Getpagesize() {
+		return nil, placement{}, fmt.Errorf("%d bytes of shared memory: %w", bytes, unix.ENOMEM)
+	}
 	size := roundToPage(bytes)
 	fd, err := unix.MemfdCreate("tutti", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -39,7 +43,7 @@ func newSegment(bytes int) (*segment, placement, error) {
 	s, p, err := buildSegment(file, size)
 	if err != nil {
 		file.Close()
-		return nil, placement{}, fmt.Errorf("%d bytes of shared memory: %w", size, err)
+		return nil, placement{}, fmt.Errorf("%d bytes of shared memory: %w", bytes, err)
 	}
 	s.bytes = bytes
 	return s, p, nil
