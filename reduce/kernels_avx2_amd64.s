@@ -211,6 +211,7 @@ single_done:
 
 tail8:
 	MOVQ      (CX), R10
+	VPXOR     Y1, Y1, Y1
 	VMOVQ     (R10)(SI*1), X1
 	VCVTPH2PS X1, Y1
 	MOVQ      $0x00000001, R11
@@ -219,6 +220,7 @@ tail8:
 
 tail8_src:
 	MOVQ      (CX)(R11*8), R10
+	VPXOR     Y2, Y2, Y2
 	VMOVQ     (R10)(SI*1), X2
 	VCVTPH2PS X2, Y2
 	VADDPS    Y2, Y1, Y1
@@ -253,6 +255,7 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R10
+	VPXOR        Y1, Y1, Y1
 	VPBROADCASTW (R10)(SI*1), X1
 	VCVTPH2PS    X1, Y1
 	MOVQ         $0x00000001, R11
@@ -261,6 +264,7 @@ tail:
 
 tail_src:
 	MOVQ         (CX)(R11*8), R10
+	VPXOR        Y2, Y2, Y2
 	VPBROADCASTW (R10)(SI*1), X2
 	VCVTPH2PS    X2, Y2
 	VADDPS       Y2, Y1, Y1
@@ -477,6 +481,7 @@ single_done:
 
 tail8:
 	MOVQ      (CX), R9
+	VPXOR     Y0, Y0, Y0
 	VMOVQ     (R9)(SI*1), X0
 	VCVTPH2PS X0, Y0
 	MOVQ      $0x00000001, R10
@@ -485,6 +490,7 @@ tail8:
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y1, Y1, Y1
 	VMOVQ     (R9)(SI*1), X1
 	VCVTPH2PS X1, Y1
 	VMULPS    Y1, Y0, Y0
@@ -514,6 +520,7 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
+	VPXOR        Y0, Y0, Y0
 	VPBROADCASTW (R9)(SI*1), X0
 	VCVTPH2PS    X0, Y0
 	MOVQ         $0x00000001, R10
@@ -522,6 +529,7 @@ tail:
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
+	VPXOR        Y1, Y1, Y1
 	VPBROADCASTW (R9)(SI*1), X1
 	VCVTPH2PS    X1, Y1
 	VMULPS       Y1, Y0, Y0
@@ -759,6 +767,7 @@ single_done:
 
 tail8:
 	MOVQ      (CX), R9
+	VPXOR     Y0, Y0, Y0
 	VMOVQ     (R9)(SI*1), X0
 	VCVTPH2PS X0, Y0
 	MOVQ      $0x00000001, R10
@@ -767,6 +776,7 @@ tail8:
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y1, Y1, Y1
 	VMOVQ     (R9)(SI*1), X1
 	VCVTPH2PS X1, Y1
 	VMINPS    Y1, Y0, Y2
@@ -798,6 +808,7 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
+	VPXOR        Y0, Y0, Y0
 	VPBROADCASTW (R9)(SI*1), X0
 	VCVTPH2PS    X0, Y0
 	MOVQ         $0x00000001, R10
@@ -806,6 +817,7 @@ tail:
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
+	VPXOR        Y1, Y1, Y1
 	VPBROADCASTW (R9)(SI*1), X1
 	VCVTPH2PS    X1, Y1
 	VMINPS       Y1, Y0, Y2
@@ -1071,6 +1083,7 @@ single_done:
 
 tail8:
 	MOVQ      (CX), R9
+	VPXOR     Y0, Y0, Y0
 	VMOVQ     (R9)(SI*1), X0
 	VCVTPH2PS X0, Y0
 	MOVQ      $0x00000001, R10
@@ -1079,6 +1092,7 @@ tail8:
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y1, Y1, Y1
 	VMOVQ     (R9)(SI*1), X1
 	VCVTPH2PS X1, Y1
 	VMAXPS    Y1, Y0, Y2
@@ -1112,6 +1126,7 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
+	VPXOR        Y0, Y0, Y0
 	VPBROADCASTW (R9)(SI*1), X0
 	VCVTPH2PS    X0, Y0
 	MOVQ         $0x00000001, R10
@@ -1120,6 +1135,7 @@ tail:
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
+	VPXOR        Y1, Y1, Y1
 	VPBROADCASTW (R9)(SI*1), X1
 	VCVTPH2PS    X1, Y1
 	VMAXPS       Y1, Y0, Y2
@@ -1344,16 +1360,16 @@ block:
 
 block_src:
 	MOVQ    (CX)(R11*8), R10
-	VMOVDQU (R10)(SI*1), Y13
-	VPSLLD  $0x10, Y13, Y14
-	VPAND   Y0, Y13, Y13
-	VADDPS  Y13, Y5, Y5
-	VADDPS  Y14, Y6, Y6
-	VMOVDQU 32(R10)(SI*1), Y13
-	VPSLLD  $0x10, Y13, Y14
-	VPAND   Y0, Y13, Y13
-	VADDPS  Y13, Y7, Y7
-	VADDPS  Y14, Y8, Y8
+	VMOVDQU (R10)(SI*1), Y9
+	VPSLLD  $0x10, Y9, Y10
+	VPAND   Y0, Y9, Y9
+	VADDPS  Y9, Y5, Y5
+	VADDPS  Y10, Y6, Y6
+	VMOVDQU 32(R10)(SI*1), Y9
+	VPSLLD  $0x10, Y9, Y10
+	VPAND   Y0, Y9, Y9
+	VADDPS  Y9, Y7, Y7
+	VADDPS  Y10, Y8, Y8
 	INCQ    R11
 	CMPQ    R11, BX
 	JB      block_src
@@ -1367,23 +1383,23 @@ block_read:
 	VDIVPS Y4, Y8, Y8
 
 block_divided:
-	VPSRLD    $0x10, Y5, Y13
-	VPAND     Y2, Y13, Y13
-	VPADDD    Y1, Y13, Y13
-	VPADDD    Y5, Y13, Y13
-	VCMPPS    $0x03, Y5, Y5, Y14
+	VPSRLD    $0x10, Y5, Y9
+	VPAND     Y2, Y9, Y9
+	VPADDD    Y1, Y9, Y9
+	VPADDD    Y5, Y9, Y9
+	VCMPPS    $0x03, Y5, Y5, Y10
 	VPOR      Y3, Y5, Y5
-	VPBLENDVB Y14, Y5, Y13, Y13
+	VPBLENDVB Y10, Y5, Y9, Y9
 	VPSRLD    $0x10, Y6, Y5
 	VPAND     Y2, Y5, Y5
 	VPADDD    Y1, Y5, Y5
 	VPADDD    Y6, Y5, Y5
-	VCMPPS    $0x03, Y6, Y6, Y14
+	VCMPPS    $0x03, Y6, Y6, Y10
 	VPOR      Y3, Y6, Y6
-	VPBLENDVB Y14, Y6, Y5, Y5
+	VPBLENDVB Y10, Y6, Y5, Y5
 	VPSRLD    $0x10, Y5, Y5
-	VPAND     Y0, Y13, Y13
-	VPOR      Y5, Y13, Y13
+	VPAND     Y0, Y9, Y9
+	VPOR      Y5, Y9, Y9
 	VPSRLD    $0x10, Y7, Y5
 	VPAND     Y2, Y5, Y5
 	VPADDD    Y1, Y5, Y5
@@ -1405,7 +1421,7 @@ block_divided:
 
 block_dst:
 	MOVQ    (AX)(R11*8), R10
-	VMOVDQU Y13, (R10)(SI*1)
+	VMOVDQU Y9, (R10)(SI*1)
 	VMOVDQU Y5, 32(R10)(SI*1)
 	INCQ    R11
 	CMPQ    R11, DX
@@ -1479,44 +1495,39 @@ single_dst:
 	JBE     single
 
 single_done:
-	LEAQ 8(SI), R9
+	LEAQ 16(SI), R9
 	CMPQ R9, DI
-	JA   tail8_done
+	JA   tail16_done
 
-tail8:
-	MOVQ   (CX), R10
-	VMOVQ  (R10)(SI*1), X9
-	VPSLLD $0x10, Y9, Y5
-	VPAND  Y0, Y9, Y9
-	MOVQ   $0x00000001, R11
-	CMPQ   BX, $0x01
-	JE     tail8_read
+tail16:
+	MOVQ    (CX), R10
+	VPXOR   Y5, Y5, Y5
+	VMOVDQU (R10)(SI*1), X5
+	VPSLLD  $0x10, Y5, Y6
+	VPAND   Y0, Y5, Y5
+	MOVQ    $0x00000001, R11
+	CMPQ    BX, $0x01
+	JE      tail16_read
 
-tail8_src:
-	MOVQ   (CX)(R11*8), R10
-	VMOVQ  (R10)(SI*1), X10
-	VPSLLD $0x10, Y10, Y6
-	VPAND  Y0, Y10, Y10
-	VADDPS Y10, Y9, Y9
-	VADDPS Y6, Y5, Y5
-	INCQ   R11
-	CMPQ   R11, BX
-	JB     tail8_src
+tail16_src:
+	MOVQ    (CX)(R11*8), R10
+	VPXOR   Y7, Y7, Y7
+	VMOVDQU (R10)(SI*1), X7
+	VPSLLD  $0x10, Y7, Y8
+	VPAND   Y0, Y7, Y7
+	VADDPS  Y7, Y5, Y5
+	VADDPS  Y8, Y6, Y6
+	INCQ    R11
+	CMPQ    R11, BX
+	JB      tail16_src
 
-tail8_read:
+tail16_read:
 	CMPQ   R8, $0x01
-	JLE    tail8_divided
-	VDIVPS Y4, Y9, Y9
+	JLE    tail16_divided
 	VDIVPS Y4, Y5, Y5
+	VDIVPS Y4, Y6, Y6
 
-tail8_divided:
-	VPSRLD    $0x10, Y9, Y6
-	VPAND     Y2, Y6, Y6
-	VPADDD    Y1, Y6, Y6
-	VPADDD    Y9, Y6, Y6
-	VCMPPS    $0x03, Y9, Y9, Y7
-	VPOR      Y3, Y9, Y8
-	VPBLENDVB Y7, Y8, Y6, Y6
+tail16_divided:
 	VPSRLD    $0x10, Y5, Y7
 	VPAND     Y2, Y7, Y7
 	VPADDD    Y1, Y7, Y7
@@ -1524,14 +1535,85 @@ tail8_divided:
 	VCMPPS    $0x03, Y5, Y5, Y8
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y8, Y5, Y7, Y7
-	VPSRLD    $0x10, Y7, Y5
-	VPAND     Y0, Y6, Y6
-	VPOR      Y5, Y6, Y6
+	VPSRLD    $0x10, Y6, Y5
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y8
+	VPOR      Y3, Y6, Y6
+	VPBLENDVB Y8, Y6, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPAND     Y0, Y7, Y7
+	VPOR      Y5, Y7, Y7
+	XORQ      R11, R11
+
+tail16_dst:
+	MOVQ    (AX)(R11*8), R10
+	VMOVDQU X7, (R10)(SI*1)
+	INCQ    R11
+	CMPQ    R11, DX
+	JB      tail16_dst
+	MOVQ    R9, SI
+	ADDQ    $0x00000010, R9
+	CMPQ    R9, DI
+	JBE     tail16
+
+tail16_done:
+	LEAQ 8(SI), R9
+	CMPQ R9, DI
+	JA   tail8_done
+
+tail8:
+	MOVQ   (CX), R10
+	VPXOR  Y5, Y5, Y5
+	VMOVQ  (R10)(SI*1), X5
+	VPSLLD $0x10, Y5, Y6
+	VPAND  Y0, Y5, Y5
+	MOVQ   $0x00000001, R11
+	CMPQ   BX, $0x01
+	JE     tail8_read
+
+tail8_src:
+	MOVQ   (CX)(R11*8), R10
+	VPXOR  Y7, Y7, Y7
+	VMOVQ  (R10)(SI*1), X7
+	VPSLLD $0x10, Y7, Y8
+	VPAND  Y0, Y7, Y7
+	VADDPS Y7, Y5, Y5
+	VADDPS Y8, Y6, Y6
+	INCQ   R11
+	CMPQ   R11, BX
+	JB     tail8_src
+
+tail8_read:
+	CMPQ   R8, $0x01
+	JLE    tail8_divided
+	VDIVPS Y4, Y5, Y5
+	VDIVPS Y4, Y6, Y6
+
+tail8_divided:
+	VPSRLD    $0x10, Y5, Y7
+	VPAND     Y2, Y7, Y7
+	VPADDD    Y1, Y7, Y7
+	VPADDD    Y5, Y7, Y7
+	VCMPPS    $0x03, Y5, Y5, Y8
+	VPOR      Y3, Y5, Y5
+	VPBLENDVB Y8, Y5, Y7, Y7
+	VPSRLD    $0x10, Y6, Y5
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y8
+	VPOR      Y3, Y6, Y6
+	VPBLENDVB Y8, Y6, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPAND     Y0, Y7, Y7
+	VPOR      Y5, Y7, Y7
 	XORQ      R11, R11
 
 tail8_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVQ X6, (R10)(SI*1)
+	VMOVQ X7, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail8_dst
@@ -1547,20 +1629,22 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R10
-	VPBROADCASTW (R10)(SI*1), X11
-	VPSLLD       $0x10, Y11, Y5
-	VPAND        Y0, Y11, Y11
+	VPXOR        Y5, Y5, Y5
+	VPBROADCASTW (R10)(SI*1), X5
+	VPSLLD       $0x10, Y5, Y6
+	VPAND        Y0, Y5, Y5
 	MOVQ         $0x00000001, R11
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R11*8), R10
-	VPBROADCASTW (R10)(SI*1), X12
-	VPSLLD       $0x10, Y12, Y6
-	VPAND        Y0, Y12, Y12
-	VADDPS       Y12, Y11, Y11
-	VADDPS       Y6, Y5, Y5
+	VPXOR        Y7, Y7, Y7
+	VPBROADCASTW (R10)(SI*1), X7
+	VPSLLD       $0x10, Y7, Y8
+	VPAND        Y0, Y7, Y7
+	VADDPS       Y7, Y5, Y5
+	VADDPS       Y8, Y6, Y6
 	INCQ         R11
 	CMPQ         R11, BX
 	JB           tail_src
@@ -1568,17 +1652,10 @@ tail_src:
 tail_read:
 	CMPQ   R8, $0x01
 	JLE    tail_divided
-	VDIVPS Y4, Y11, Y11
 	VDIVPS Y4, Y5, Y5
+	VDIVPS Y4, Y6, Y6
 
 tail_divided:
-	VPSRLD    $0x10, Y11, Y6
-	VPAND     Y2, Y6, Y6
-	VPADDD    Y1, Y6, Y6
-	VPADDD    Y11, Y6, Y6
-	VCMPPS    $0x03, Y11, Y11, Y7
-	VPOR      Y3, Y11, Y8
-	VPBLENDVB Y7, Y8, Y6, Y6
 	VPSRLD    $0x10, Y5, Y7
 	VPAND     Y2, Y7, Y7
 	VPADDD    Y1, Y7, Y7
@@ -1586,14 +1663,21 @@ tail_divided:
 	VCMPPS    $0x03, Y5, Y5, Y8
 	VPOR      Y3, Y5, Y5
 	VPBLENDVB Y8, Y5, Y7, Y7
-	VPSRLD    $0x10, Y7, Y5
-	VPAND     Y0, Y6, Y6
-	VPOR      Y5, Y6, Y6
+	VPSRLD    $0x10, Y6, Y5
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y1, Y5, Y5
+	VPADDD    Y6, Y5, Y5
+	VCMPPS    $0x03, Y6, Y6, Y8
+	VPOR      Y3, Y6, Y6
+	VPBLENDVB Y8, Y6, Y5, Y5
+	VPSRLD    $0x10, Y5, Y5
+	VPAND     Y0, Y7, Y7
+	VPOR      Y5, Y7, Y7
 	XORQ      R11, R11
 
 tail_dst:
 	MOVQ    (AX)(R11*8), R10
-	VPEXTRW $0x00, X6, (R10)(SI*1)
+	VPEXTRW $0x00, X7, (R10)(SI*1)
 	INCQ    R11
 	CMPQ    R11, DX
 	JB      tail_dst
@@ -1791,38 +1875,38 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y12
-	VPSLLD  $0x10, Y12, Y13
-	VPAND   Y0, Y12, Y12
-	VMULPS  Y12, Y4, Y4
-	VMULPS  Y13, Y5, Y5
-	VMOVDQU 32(R9)(SI*1), Y12
-	VPSLLD  $0x10, Y12, Y13
-	VPAND   Y0, Y12, Y12
-	VMULPS  Y12, Y6, Y6
-	VMULPS  Y13, Y7, Y7
+	VMOVDQU (R9)(SI*1), Y8
+	VPSLLD  $0x10, Y8, Y9
+	VPAND   Y0, Y8, Y8
+	VMULPS  Y8, Y4, Y4
+	VMULPS  Y9, Y5, Y5
+	VMOVDQU 32(R9)(SI*1), Y8
+	VPSLLD  $0x10, Y8, Y9
+	VPAND   Y0, Y8, Y8
+	VMULPS  Y8, Y6, Y6
+	VMULPS  Y9, Y7, Y7
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
 
 block_read:
-	VPSRLD    $0x10, Y4, Y12
-	VPAND     Y2, Y12, Y12
-	VPADDD    Y1, Y12, Y12
-	VPADDD    Y4, Y12, Y12
-	VCMPPS    $0x03, Y4, Y4, Y13
+	VPSRLD    $0x10, Y4, Y8
+	VPAND     Y2, Y8, Y8
+	VPADDD    Y1, Y8, Y8
+	VPADDD    Y4, Y8, Y8
+	VCMPPS    $0x03, Y4, Y4, Y9
 	VPOR      Y3, Y4, Y4
-	VPBLENDVB Y13, Y4, Y12, Y12
+	VPBLENDVB Y9, Y4, Y8, Y8
 	VPSRLD    $0x10, Y5, Y4
 	VPAND     Y2, Y4, Y4
 	VPADDD    Y1, Y4, Y4
 	VPADDD    Y5, Y4, Y4
-	VCMPPS    $0x03, Y5, Y5, Y13
+	VCMPPS    $0x03, Y5, Y5, Y9
 	VPOR      Y3, Y5, Y5
-	VPBLENDVB Y13, Y5, Y4, Y4
+	VPBLENDVB Y9, Y5, Y4, Y4
 	VPSRLD    $0x10, Y4, Y4
-	VPAND     Y0, Y12, Y12
-	VPOR      Y4, Y12, Y12
+	VPAND     Y0, Y8, Y8
+	VPOR      Y4, Y8, Y8
 	VPSRLD    $0x10, Y6, Y4
 	VPAND     Y2, Y4, Y4
 	VPADDD    Y1, Y4, Y4
@@ -1844,7 +1928,7 @@ block_read:
 
 block_dst:
 	MOVQ    (AX)(R10*8), R9
-	VMOVDQU Y12, (R9)(SI*1)
+	VMOVDQU Y8, (R9)(SI*1)
 	VMOVDQU Y4, 32(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
@@ -1912,38 +1996,33 @@ single_dst:
 	JBE     single
 
 single_done:
-	LEAQ 8(SI), R8
+	LEAQ 16(SI), R8
 	CMPQ R8, DI
-	JA   tail8_done
+	JA   tail16_done
 
-tail8:
-	MOVQ   (CX), R9
-	VMOVQ  (R9)(SI*1), X8
-	VPSLLD $0x10, Y8, Y4
-	VPAND  Y0, Y8, Y8
-	MOVQ   $0x00000001, R10
-	CMPQ   BX, $0x01
-	JE     tail8_read
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y4, Y4, Y4
+	VMOVDQU (R9)(SI*1), X4
+	VPSLLD  $0x10, Y4, Y5
+	VPAND   Y0, Y4, Y4
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
 
-tail8_src:
-	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X9
-	VPSLLD $0x10, Y9, Y5
-	VPAND  Y0, Y9, Y9
-	VMULPS Y9, Y8, Y8
-	VMULPS Y5, Y4, Y4
-	INCQ   R10
-	CMPQ   R10, BX
-	JB     tail8_src
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y6, Y6, Y6
+	VMOVDQU (R9)(SI*1), X6
+	VPSLLD  $0x10, Y6, Y7
+	VPAND   Y0, Y6, Y6
+	VMULPS  Y6, Y4, Y4
+	VMULPS  Y7, Y5, Y5
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
 
-tail8_read:
-	VPSRLD    $0x10, Y8, Y5
-	VPAND     Y2, Y5, Y5
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y8, Y5, Y5
-	VCMPPS    $0x03, Y8, Y8, Y6
-	VPOR      Y3, Y8, Y7
-	VPBLENDVB Y6, Y7, Y5, Y5
+tail16_read:
 	VPSRLD    $0x10, Y4, Y6
 	VPAND     Y2, Y6, Y6
 	VPADDD    Y1, Y6, Y6
@@ -1951,14 +2030,79 @@ tail8_read:
 	VCMPPS    $0x03, Y4, Y4, Y7
 	VPOR      Y3, Y4, Y4
 	VPBLENDVB Y7, Y4, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y0, Y5, Y5
-	VPOR      Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y4
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y1, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VPOR      Y3, Y5, Y5
+	VPBLENDVB Y7, Y5, Y4, Y4
+	VPSRLD    $0x10, Y4, Y4
+	VPAND     Y0, Y6, Y6
+	VPOR      Y4, Y6, Y6
+	XORQ      R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X6, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
+	LEAQ 8(SI), R8
+	CMPQ R8, DI
+	JA   tail8_done
+
+tail8:
+	MOVQ   (CX), R9
+	VPXOR  Y4, Y4, Y4
+	VMOVQ  (R9)(SI*1), X4
+	VPSLLD $0x10, Y4, Y5
+	VPAND  Y0, Y4, Y4
+	MOVQ   $0x00000001, R10
+	CMPQ   BX, $0x01
+	JE     tail8_read
+
+tail8_src:
+	MOVQ   (CX)(R10*8), R9
+	VPXOR  Y6, Y6, Y6
+	VMOVQ  (R9)(SI*1), X6
+	VPSLLD $0x10, Y6, Y7
+	VPAND  Y0, Y6, Y6
+	VMULPS Y6, Y4, Y4
+	VMULPS Y7, Y5, Y5
+	INCQ   R10
+	CMPQ   R10, BX
+	JB     tail8_src
+
+tail8_read:
+	VPSRLD    $0x10, Y4, Y6
+	VPAND     Y2, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPADDD    Y4, Y6, Y6
+	VCMPPS    $0x03, Y4, Y4, Y7
+	VPOR      Y3, Y4, Y4
+	VPBLENDVB Y7, Y4, Y6, Y6
+	VPSRLD    $0x10, Y5, Y4
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y1, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VPOR      Y3, Y5, Y5
+	VPBLENDVB Y7, Y5, Y4, Y4
+	VPSRLD    $0x10, Y4, Y4
+	VPAND     Y0, Y6, Y6
+	VPOR      Y4, Y6, Y6
 	XORQ      R10, R10
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X5, (R9)(SI*1)
+	VMOVQ X6, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -1974,32 +2118,27 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X10
-	VPSLLD       $0x10, Y10, Y4
-	VPAND        Y0, Y10, Y10
+	VPXOR        Y4, Y4, Y4
+	VPBROADCASTW (R9)(SI*1), X4
+	VPSLLD       $0x10, Y4, Y5
+	VPAND        Y0, Y4, Y4
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X11
-	VPSLLD       $0x10, Y11, Y5
-	VPAND        Y0, Y11, Y11
-	VMULPS       Y11, Y10, Y10
-	VMULPS       Y5, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	VPBROADCASTW (R9)(SI*1), X6
+	VPSLLD       $0x10, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VMULPS       Y6, Y4, Y4
+	VMULPS       Y7, Y5, Y5
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
 
 tail_read:
-	VPSRLD    $0x10, Y10, Y5
-	VPAND     Y2, Y5, Y5
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y10, Y5, Y5
-	VCMPPS    $0x03, Y10, Y10, Y6
-	VPOR      Y3, Y10, Y7
-	VPBLENDVB Y6, Y7, Y5, Y5
 	VPSRLD    $0x10, Y4, Y6
 	VPAND     Y2, Y6, Y6
 	VPADDD    Y1, Y6, Y6
@@ -2007,14 +2146,21 @@ tail_read:
 	VCMPPS    $0x03, Y4, Y4, Y7
 	VPOR      Y3, Y4, Y4
 	VPBLENDVB Y7, Y4, Y6, Y6
-	VPSRLD    $0x10, Y6, Y4
-	VPAND     Y0, Y5, Y5
-	VPOR      Y4, Y5, Y5
+	VPSRLD    $0x10, Y5, Y4
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y1, Y4, Y4
+	VPADDD    Y5, Y4, Y4
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VPOR      Y3, Y5, Y5
+	VPBLENDVB Y7, Y5, Y4, Y4
+	VPSRLD    $0x10, Y4, Y4
+	VPAND     Y0, Y6, Y6
+	VPOR      Y4, Y6, Y6
 	XORQ      R10, R10
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X6, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -2164,23 +2310,23 @@ block:
 block_src:
 	MOVQ    (CX)(R10*8), R9
 	VMOVDQU (R9)(SI*1), Y5
-	VPSLLD  $0x10, Y5, Y10
+	VPSLLD  $0x10, Y5, Y6
 	VPAND   Y0, Y5, Y5
-	VMINPS  Y5, Y1, Y11
+	VMINPS  Y5, Y1, Y7
 	VMINPS  Y1, Y5, Y5
-	VORPS   Y5, Y11, Y1
-	VMINPS  Y10, Y2, Y5
-	VMINPS  Y2, Y10, Y10
-	VORPS   Y10, Y5, Y2
+	VORPS   Y5, Y7, Y1
+	VMINPS  Y6, Y2, Y5
+	VMINPS  Y2, Y6, Y6
+	VORPS   Y6, Y5, Y2
 	VMOVDQU 32(R9)(SI*1), Y5
-	VPSLLD  $0x10, Y5, Y10
+	VPSLLD  $0x10, Y5, Y6
 	VPAND   Y0, Y5, Y5
-	VMINPS  Y5, Y3, Y11
+	VMINPS  Y5, Y3, Y7
 	VMINPS  Y3, Y5, Y5
-	VORPS   Y5, Y11, Y3
-	VMINPS  Y10, Y4, Y5
-	VMINPS  Y4, Y10, Y10
-	VORPS   Y10, Y5, Y4
+	VORPS   Y5, Y7, Y3
+	VMINPS  Y6, Y4, Y5
+	VMINPS  Y4, Y6, Y6
+	VORPS   Y6, Y5, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -2254,43 +2400,93 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPSLLD  $0x10, Y1, Y2
+	VPAND   Y0, Y1, Y1
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y3, Y3, Y3
+	VMOVDQU (R9)(SI*1), X3
+	VPSLLD  $0x10, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VMINPS  Y3, Y1, Y5
+	VMINPS  Y1, Y3, Y3
+	VORPS   Y3, Y5, Y1
+	VMINPS  Y4, Y2, Y3
+	VMINPS  Y2, Y4, Y4
+	VORPS   Y4, Y3, Y2
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
+	XORQ   R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X1, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ   (CX), R9
-	VMOVQ  (R9)(SI*1), X6
-	VPSLLD $0x10, Y6, Y1
-	VPAND  Y0, Y6, Y6
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPSLLD $0x10, Y1, Y2
+	VPAND  Y0, Y1, Y1
 	MOVQ   $0x00000001, R10
 	CMPQ   BX, $0x01
 	JE     tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X7
-	VPSLLD $0x10, Y7, Y2
-	VPAND  Y0, Y7, Y7
-	VMINPS Y7, Y6, Y3
-	VMINPS Y6, Y7, Y7
-	VORPS  Y7, Y3, Y6
-	VMINPS Y2, Y1, Y3
-	VMINPS Y1, Y2, Y2
-	VORPS  Y2, Y3, Y1
+	VPXOR  Y3, Y3, Y3
+	VMOVQ  (R9)(SI*1), X3
+	VPSLLD $0x10, Y3, Y4
+	VPAND  Y0, Y3, Y3
+	VMINPS Y3, Y1, Y5
+	VMINPS Y1, Y3, Y3
+	VORPS  Y3, Y5, Y1
+	VMINPS Y4, Y2, Y3
+	VMINPS Y2, Y4, Y4
+	VORPS  Y4, Y3, Y2
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
 
 tail8_read:
-	VPSRLD $0x10, Y1, Y1
-	VPAND  Y0, Y6, Y6
-	VPOR   Y1, Y6, Y6
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
 	XORQ   R10, R10
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X6, (R9)(SI*1)
+	VMOVQ X1, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -2306,37 +2502,39 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X8
-	VPSLLD       $0x10, Y8, Y1
-	VPAND        Y0, Y8, Y8
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPSLLD       $0x10, Y1, Y2
+	VPAND        Y0, Y1, Y1
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X9
-	VPSLLD       $0x10, Y9, Y2
-	VPAND        Y0, Y9, Y9
-	VMINPS       Y9, Y8, Y3
-	VMINPS       Y8, Y9, Y9
-	VORPS        Y9, Y3, Y8
-	VMINPS       Y2, Y1, Y3
-	VMINPS       Y1, Y2, Y2
-	VORPS        Y2, Y3, Y1
+	VPXOR        Y3, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X3
+	VPSLLD       $0x10, Y3, Y4
+	VPAND        Y0, Y3, Y3
+	VMINPS       Y3, Y1, Y5
+	VMINPS       Y1, Y3, Y3
+	VORPS        Y3, Y5, Y1
+	VMINPS       Y4, Y2, Y3
+	VMINPS       Y2, Y4, Y4
+	VORPS        Y4, Y3, Y2
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
 
 tail_read:
-	VPSRLD $0x10, Y1, Y1
-	VPAND  Y0, Y8, Y8
-	VPOR   Y1, Y8, Y8
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
 	XORQ   R10, R10
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X8, (R9)(SI*1)
+	VPEXTRW $0x00, X1, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -2504,29 +2702,29 @@ block_src:
 	VMOVDQU (R9)(SI*1), Y5
 	VPSLLD  $0x10, Y5, Y6
 	VPAND   Y0, Y5, Y5
-	VMAXPS  Y5, Y1, Y11
-	VCMPPS  $0x03, Y5, Y1, Y12
+	VMAXPS  Y5, Y1, Y7
+	VCMPPS  $0x03, Y5, Y1, Y8
 	VMAXPS  Y1, Y5, Y5
-	VANDPS  Y5, Y11, Y1
-	VORPS   Y12, Y1, Y1
+	VANDPS  Y5, Y7, Y1
+	VORPS   Y8, Y1, Y1
 	VMAXPS  Y6, Y2, Y5
-	VCMPPS  $0x03, Y6, Y2, Y11
+	VCMPPS  $0x03, Y6, Y2, Y7
 	VMAXPS  Y2, Y6, Y6
 	VANDPS  Y6, Y5, Y2
-	VORPS   Y11, Y2, Y2
+	VORPS   Y7, Y2, Y2
 	VMOVDQU 32(R9)(SI*1), Y5
 	VPSLLD  $0x10, Y5, Y6
 	VPAND   Y0, Y5, Y5
-	VMAXPS  Y5, Y3, Y11
-	VCMPPS  $0x03, Y5, Y3, Y12
+	VMAXPS  Y5, Y3, Y7
+	VCMPPS  $0x03, Y5, Y3, Y8
 	VMAXPS  Y3, Y5, Y5
-	VANDPS  Y5, Y11, Y3
-	VORPS   Y12, Y3, Y3
+	VANDPS  Y5, Y7, Y3
+	VORPS   Y8, Y3, Y3
 	VMAXPS  Y6, Y4, Y5
-	VCMPPS  $0x03, Y6, Y4, Y11
+	VCMPPS  $0x03, Y6, Y4, Y7
 	VMAXPS  Y4, Y6, Y6
 	VANDPS  Y6, Y5, Y4
-	VORPS   Y11, Y4, Y4
+	VORPS   Y7, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -2604,47 +2802,101 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPSLLD  $0x10, Y1, Y2
+	VPAND   Y0, Y1, Y1
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y3, Y3, Y3
+	VMOVDQU (R9)(SI*1), X3
+	VPSLLD  $0x10, Y3, Y4
+	VPAND   Y0, Y3, Y3
+	VMAXPS  Y3, Y1, Y5
+	VCMPPS  $0x03, Y3, Y1, Y6
+	VMAXPS  Y1, Y3, Y3
+	VANDPS  Y3, Y5, Y1
+	VORPS   Y6, Y1, Y1
+	VMAXPS  Y4, Y2, Y3
+	VCMPPS  $0x03, Y4, Y2, Y5
+	VMAXPS  Y2, Y4, Y4
+	VANDPS  Y4, Y3, Y2
+	VORPS   Y5, Y2, Y2
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
+	XORQ   R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X1, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ   (CX), R9
-	VMOVQ  (R9)(SI*1), X7
-	VPSLLD $0x10, Y7, Y1
-	VPAND  Y0, Y7, Y7
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPSLLD $0x10, Y1, Y2
+	VPAND  Y0, Y1, Y1
 	MOVQ   $0x00000001, R10
 	CMPQ   BX, $0x01
 	JE     tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X8
-	VPSLLD $0x10, Y8, Y2
-	VPAND  Y0, Y8, Y8
-	VMAXPS Y8, Y7, Y3
-	VCMPPS $0x03, Y8, Y7, Y4
-	VMAXPS Y7, Y8, Y8
-	VANDPS Y8, Y3, Y7
-	VORPS  Y4, Y7, Y7
-	VMAXPS Y2, Y1, Y3
-	VCMPPS $0x03, Y2, Y1, Y4
-	VMAXPS Y1, Y2, Y2
-	VANDPS Y2, Y3, Y1
-	VORPS  Y4, Y1, Y1
+	VPXOR  Y3, Y3, Y3
+	VMOVQ  (R9)(SI*1), X3
+	VPSLLD $0x10, Y3, Y4
+	VPAND  Y0, Y3, Y3
+	VMAXPS Y3, Y1, Y5
+	VCMPPS $0x03, Y3, Y1, Y6
+	VMAXPS Y1, Y3, Y3
+	VANDPS Y3, Y5, Y1
+	VORPS  Y6, Y1, Y1
+	VMAXPS Y4, Y2, Y3
+	VCMPPS $0x03, Y4, Y2, Y5
+	VMAXPS Y2, Y4, Y4
+	VANDPS Y4, Y3, Y2
+	VORPS  Y5, Y2, Y2
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
 
 tail8_read:
-	VPSRLD $0x10, Y1, Y1
-	VPAND  Y0, Y7, Y7
-	VPOR   Y1, Y7, Y7
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
 	XORQ   R10, R10
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X7, (R9)(SI*1)
+	VMOVQ X1, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -2660,41 +2912,43 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X9
-	VPSLLD       $0x10, Y9, Y1
-	VPAND        Y0, Y9, Y9
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPSLLD       $0x10, Y1, Y2
+	VPAND        Y0, Y1, Y1
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X10
-	VPSLLD       $0x10, Y10, Y2
-	VPAND        Y0, Y10, Y10
-	VMAXPS       Y10, Y9, Y3
-	VCMPPS       $0x03, Y10, Y9, Y4
-	VMAXPS       Y9, Y10, Y10
-	VANDPS       Y10, Y3, Y9
-	VORPS        Y4, Y9, Y9
-	VMAXPS       Y2, Y1, Y3
-	VCMPPS       $0x03, Y2, Y1, Y4
-	VMAXPS       Y1, Y2, Y2
-	VANDPS       Y2, Y3, Y1
-	VORPS        Y4, Y1, Y1
+	VPXOR        Y3, Y3, Y3
+	VPBROADCASTW (R9)(SI*1), X3
+	VPSLLD       $0x10, Y3, Y4
+	VPAND        Y0, Y3, Y3
+	VMAXPS       Y3, Y1, Y5
+	VCMPPS       $0x03, Y3, Y1, Y6
+	VMAXPS       Y1, Y3, Y3
+	VANDPS       Y3, Y5, Y1
+	VORPS        Y6, Y1, Y1
+	VMAXPS       Y4, Y2, Y3
+	VCMPPS       $0x03, Y4, Y2, Y5
+	VMAXPS       Y2, Y4, Y4
+	VANDPS       Y4, Y3, Y2
+	VORPS        Y5, Y2, Y2
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
 
 tail_read:
-	VPSRLD $0x10, Y1, Y1
-	VPAND  Y0, Y9, Y9
-	VPOR   Y1, Y9, Y9
+	VPSRLD $0x10, Y2, Y2
+	VPAND  Y0, Y1, Y1
+	VPOR   Y2, Y1, Y1
 	XORQ   R10, R10
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X9, (R9)(SI*1)
+	VPEXTRW $0x00, X1, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -2809,14 +3063,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R11*8), R10
-	VMOVDQU (R10)(SI*1), Y8
-	VADDPS  Y8, Y1, Y1
-	VMOVDQU 32(R10)(SI*1), Y8
-	VADDPS  Y8, Y2, Y2
-	VMOVDQU 64(R10)(SI*1), Y8
-	VADDPS  Y8, Y3, Y3
-	VMOVDQU 96(R10)(SI*1), Y8
-	VADDPS  Y8, Y4, Y4
+	VMOVDQU (R10)(SI*1), Y5
+	VADDPS  Y5, Y1, Y1
+	VMOVDQU 32(R10)(SI*1), Y5
+	VADDPS  Y5, Y2, Y2
+	VMOVDQU 64(R10)(SI*1), Y5
+	VADDPS  Y5, Y3, Y3
+	VMOVDQU 96(R10)(SI*1), Y5
+	VADDPS  Y5, Y4, Y4
 	INCQ    R11
 	CMPQ    R11, BX
 	JB      block_src
@@ -2887,21 +3141,64 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R9
+	CMPQ R9, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R10
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R10)(SI*1), X1
+	MOVQ    $0x00000001, R11
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R11*8), R10
+	VPXOR   Y2, Y2, Y2
+	VMOVDQU (R10)(SI*1), X2
+	VADDPS  Y2, Y1, Y1
+	INCQ    R11
+	CMPQ    R11, BX
+	JB      tail16_src
+
+tail16_read:
+	CMPQ   R8, $0x01
+	JLE    tail16_divided
+	VDIVPS Y0, Y1, Y1
+
+tail16_divided:
+	XORQ R11, R11
+
+tail16_dst:
+	MOVQ    (AX)(R11*8), R10
+	VMOVDQU X1, (R10)(SI*1)
+	INCQ    R11
+	CMPQ    R11, DX
+	JB      tail16_dst
+	MOVQ    R9, SI
+	ADDQ    $0x00000010, R9
+	CMPQ    R9, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R9
 	CMPQ R9, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R10
-	VMOVQ (R10)(SI*1), X5
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R10)(SI*1), X1
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVQ  (R10)(SI*1), X6
-	VADDPS Y6, Y5, Y5
+	VPXOR  Y2, Y2, Y2
+	VMOVQ  (R10)(SI*1), X2
+	VADDPS Y2, Y1, Y1
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail8_src
@@ -2909,14 +3206,14 @@ tail8_src:
 tail8_read:
 	CMPQ   R8, $0x01
 	JLE    tail8_divided
-	VDIVPS Y0, Y5, Y5
+	VDIVPS Y0, Y1, Y1
 
 tail8_divided:
 	XORQ R11, R11
 
 tail8_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVQ X5, (R10)(SI*1)
+	VMOVQ X1, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail8_dst
@@ -2932,15 +3229,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R10
-	VMOVD (R10)(SI*1), X6
+	VPXOR Y1, Y1, Y1
+	VMOVD (R10)(SI*1), X1
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVD  (R10)(SI*1), X7
-	VADDPS Y7, Y6, Y6
+	VPXOR  Y2, Y2, Y2
+	VMOVD  (R10)(SI*1), X2
+	VADDPS Y2, Y1, Y1
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail_src
@@ -2948,14 +3247,14 @@ tail_src:
 tail_read:
 	CMPQ   R8, $0x01
 	JLE    tail_divided
-	VDIVPS Y0, Y6, Y6
+	VDIVPS Y0, Y1, Y1
 
 tail_divided:
 	XORQ R11, R11
 
 tail_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVD X6, (R10)(SI*1)
+	VMOVD X1, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail_dst
@@ -2969,7 +3268,7 @@ tail_done:
 	RET
 
 // func prodF32AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·prodF32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -3061,14 +3360,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VMULPS  Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VMULPS  Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VMULPS  Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VMULPS  Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VMULPS  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMULPS  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMULPS  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMULPS  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -3126,21 +3425,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMULPS  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VMULPS Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMULPS Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -3150,7 +3487,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -3166,15 +3503,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X6
-	VMULPS Y6, Y5, Y5
+	VPXOR  Y1, Y1, Y1
+	VMOVD  (R9)(SI*1), X1
+	VMULPS Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -3184,7 +3523,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -3198,7 +3537,7 @@ tail_done:
 	RET
 
 // func minF32AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·minF32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -3227,23 +3566,23 @@ one:
 	VORPS   Y1, Y2, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMINPS  Y2, Y1, Y7
+	VMINPS  Y2, Y1, Y3
 	VMINPS  Y1, Y2, Y2
-	VORPS   Y2, Y7, Y1
+	VORPS   Y2, Y3, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
-	VMOVDQU 64(R9)(SI*1), Y7
-	VMINPS  Y7, Y2, Y8
-	VMINPS  Y2, Y7, Y7
-	VORPS   Y7, Y8, Y2
-	VMOVDQU 96(R8)(SI*1), Y7
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMINPS  Y8, Y7, Y9
-	VMINPS  Y7, Y8, Y8
-	VORPS   Y8, Y9, Y7
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMINPS  Y3, Y2, Y4
+	VMINPS  Y2, Y3, Y3
+	VORPS   Y3, Y4, Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPS  Y4, Y3, Y5
+	VMINPS  Y3, Y4, Y4
+	VORPS   Y4, Y5, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
-	VMOVDQU Y7, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -3267,27 +3606,27 @@ two:
 	VORPS   Y1, Y2, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMINPS  Y2, Y1, Y7
+	VMINPS  Y2, Y1, Y3
 	VMINPS  Y1, Y2, Y2
-	VORPS   Y2, Y7, Y1
+	VORPS   Y2, Y3, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
-	VMOVDQU 64(R9)(SI*1), Y7
-	VMINPS  Y7, Y2, Y8
-	VMINPS  Y2, Y7, Y7
-	VORPS   Y7, Y8, Y2
-	VMOVDQU 96(R8)(SI*1), Y7
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMINPS  Y8, Y7, Y9
-	VMINPS  Y7, Y8, Y8
-	VORPS   Y8, Y9, Y7
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMINPS  Y3, Y2, Y4
+	VMINPS  Y2, Y3, Y3
+	VORPS   Y3, Y4, Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPS  Y4, Y3, Y5
+	VMINPS  Y3, Y4, Y4
+	VORPS   Y4, Y5, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
-	VMOVDQU Y7, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
 	VMOVDQU Y2, 64(R11)(SI*1)
-	VMOVDQU Y7, 96(R11)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -3307,29 +3646,29 @@ block:
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
 	VMOVDQU 64(R9)(SI*1), Y2
-	VMOVDQU 96(R9)(SI*1), Y7
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y8
-	VMINPS  Y8, Y0, Y9
-	VMINPS  Y0, Y8, Y8
-	VORPS   Y8, Y9, Y0
-	VMOVDQU 32(R9)(SI*1), Y8
-	VMINPS  Y8, Y1, Y9
-	VMINPS  Y1, Y8, Y8
-	VORPS   Y8, Y9, Y1
-	VMOVDQU 64(R9)(SI*1), Y8
-	VMINPS  Y8, Y2, Y9
-	VMINPS  Y2, Y8, Y8
-	VORPS   Y8, Y9, Y2
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMINPS  Y8, Y7, Y9
-	VMINPS  Y7, Y8, Y8
-	VORPS   Y8, Y9, Y7
+	VMOVDQU (R9)(SI*1), Y4
+	VMINPS  Y4, Y0, Y5
+	VMINPS  Y0, Y4, Y4
+	VORPS   Y4, Y5, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMINPS  Y4, Y1, Y5
+	VMINPS  Y1, Y4, Y4
+	VORPS   Y4, Y5, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMINPS  Y4, Y2, Y5
+	VMINPS  Y2, Y4, Y4
+	VORPS   Y4, Y5, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPS  Y4, Y3, Y5
+	VMINPS  Y3, Y4, Y4
+	VORPS   Y4, Y5, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -3342,7 +3681,7 @@ block_dst:
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
 	VMOVDQU Y2, 64(R9)(SI*1)
-	VMOVDQU Y7, 96(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -3389,23 +3728,63 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMINPS  Y1, Y0, Y2
+	VMINPS  Y0, Y1, Y1
+	VORPS   Y1, Y2, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X3
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X4
-	VMINPS Y4, Y3, Y0
-	VMINPS Y3, Y4, Y4
-	VORPS  Y4, Y0, Y3
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMINPS Y1, Y0, Y2
+	VMINPS Y0, Y1, Y1
+	VORPS  Y1, Y2, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -3415,7 +3794,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X3, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -3431,17 +3810,19 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X6
-	VMINPS Y6, Y5, Y0
-	VMINPS Y5, Y6, Y6
-	VORPS  Y6, Y0, Y5
+	VPXOR  Y1, Y1, Y1
+	VMOVD  (R9)(SI*1), X1
+	VMINPS Y1, Y0, Y2
+	VMINPS Y0, Y1, Y1
+	VORPS  Y1, Y2, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -3451,7 +3832,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -3465,7 +3846,7 @@ tail_done:
 	RET
 
 // func maxF32AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·maxF32AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -3497,24 +3878,24 @@ one:
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMAXPS  Y2, Y1, Y3
-	VCMPPS  $0x03, Y2, Y1, Y8
+	VCMPPS  $0x03, Y2, Y1, Y4
 	VMAXPS  Y1, Y2, Y2
 	VANDPS  Y2, Y3, Y1
-	VORPS   Y8, Y1, Y1
+	VORPS   Y4, Y1, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMAXPS  Y3, Y2, Y8
-	VCMPPS  $0x03, Y3, Y2, Y9
+	VMAXPS  Y3, Y2, Y4
+	VCMPPS  $0x03, Y3, Y2, Y5
 	VMAXPS  Y2, Y3, Y3
-	VANDPS  Y3, Y8, Y2
-	VORPS   Y9, Y2, Y2
+	VANDPS  Y3, Y4, Y2
+	VORPS   Y5, Y2, Y2
 	VMOVDQU 96(R8)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMAXPS  Y8, Y3, Y9
-	VCMPPS  $0x03, Y8, Y3, Y10
-	VMAXPS  Y3, Y8, Y8
-	VANDPS  Y8, Y9, Y3
-	VORPS   Y10, Y3, Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPS  Y4, Y3, Y5
+	VCMPPS  $0x03, Y4, Y3, Y6
+	VMAXPS  Y3, Y4, Y4
+	VANDPS  Y4, Y5, Y3
+	VORPS   Y6, Y3, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
@@ -3545,24 +3926,24 @@ two:
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMAXPS  Y2, Y1, Y3
-	VCMPPS  $0x03, Y2, Y1, Y8
+	VCMPPS  $0x03, Y2, Y1, Y4
 	VMAXPS  Y1, Y2, Y2
 	VANDPS  Y2, Y3, Y1
-	VORPS   Y8, Y1, Y1
+	VORPS   Y4, Y1, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMAXPS  Y3, Y2, Y8
-	VCMPPS  $0x03, Y3, Y2, Y9
+	VMAXPS  Y3, Y2, Y4
+	VCMPPS  $0x03, Y3, Y2, Y5
 	VMAXPS  Y2, Y3, Y3
-	VANDPS  Y3, Y8, Y2
-	VORPS   Y9, Y2, Y2
+	VANDPS  Y3, Y4, Y2
+	VORPS   Y5, Y2, Y2
 	VMOVDQU 96(R8)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMAXPS  Y8, Y3, Y9
-	VCMPPS  $0x03, Y8, Y3, Y10
-	VMAXPS  Y3, Y8, Y8
-	VANDPS  Y8, Y9, Y3
-	VORPS   Y10, Y3, Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPS  Y4, Y3, Y5
+	VCMPPS  $0x03, Y4, Y3, Y6
+	VMAXPS  Y3, Y4, Y4
+	VANDPS  Y4, Y5, Y3
+	VORPS   Y6, Y3, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
@@ -3597,30 +3978,30 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y8
-	VMAXPS  Y8, Y0, Y9
-	VCMPPS  $0x03, Y8, Y0, Y10
-	VMAXPS  Y0, Y8, Y8
-	VANDPS  Y8, Y9, Y0
-	VORPS   Y10, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y8
-	VMAXPS  Y8, Y1, Y9
-	VCMPPS  $0x03, Y8, Y1, Y10
-	VMAXPS  Y1, Y8, Y8
-	VANDPS  Y8, Y9, Y1
-	VORPS   Y10, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y8
-	VMAXPS  Y8, Y2, Y9
-	VCMPPS  $0x03, Y8, Y2, Y10
-	VMAXPS  Y2, Y8, Y8
-	VANDPS  Y8, Y9, Y2
-	VORPS   Y10, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y8
-	VMAXPS  Y8, Y3, Y9
-	VCMPPS  $0x03, Y8, Y3, Y10
-	VMAXPS  Y3, Y8, Y8
-	VANDPS  Y8, Y9, Y3
-	VORPS   Y10, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VMAXPS  Y4, Y0, Y5
+	VCMPPS  $0x03, Y4, Y0, Y6
+	VMAXPS  Y0, Y4, Y4
+	VANDPS  Y4, Y5, Y0
+	VORPS   Y6, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMAXPS  Y4, Y1, Y5
+	VCMPPS  $0x03, Y4, Y1, Y6
+	VMAXPS  Y1, Y4, Y4
+	VANDPS  Y4, Y5, Y1
+	VORPS   Y6, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMAXPS  Y4, Y2, Y5
+	VCMPPS  $0x03, Y4, Y2, Y6
+	VMAXPS  Y2, Y4, Y4
+	VANDPS  Y4, Y5, Y2
+	VORPS   Y6, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPS  Y4, Y3, Y5
+	VCMPPS  $0x03, Y4, Y3, Y6
+	VMAXPS  Y3, Y4, Y4
+	VANDPS  Y4, Y5, Y3
+	VORPS   Y6, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -3682,25 +4063,67 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMAXPS  Y1, Y0, Y2
+	VCMPPS  $0x03, Y1, Y0, Y3
+	VMAXPS  Y0, Y1, Y1
+	VANDPS  Y1, Y2, Y0
+	VORPS   Y3, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VMAXPS Y5, Y4, Y0
-	VCMPPS $0x03, Y5, Y4, Y1
-	VMAXPS Y4, Y5, Y5
-	VANDPS Y5, Y0, Y4
-	VORPS  Y1, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMAXPS Y1, Y0, Y2
+	VCMPPS $0x03, Y1, Y0, Y3
+	VMAXPS Y0, Y1, Y1
+	VANDPS Y1, Y2, Y0
+	VORPS  Y3, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -3710,7 +4133,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -3726,19 +4149,21 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X6
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X7
-	VMAXPS Y7, Y6, Y0
-	VCMPPS $0x03, Y7, Y6, Y1
-	VMAXPS Y6, Y7, Y7
-	VANDPS Y7, Y0, Y6
-	VORPS  Y1, Y6, Y6
+	VPXOR  Y1, Y1, Y1
+	VMOVD  (R9)(SI*1), X1
+	VMAXPS Y1, Y0, Y2
+	VCMPPS $0x03, Y1, Y0, Y3
+	VMAXPS Y0, Y1, Y1
+	VANDPS Y1, Y2, Y0
+	VORPS  Y3, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -3748,7 +4173,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X6, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -3863,14 +4288,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R11*8), R10
-	VMOVDQU (R10)(SI*1), Y7
-	VADDPD  Y7, Y1, Y1
-	VMOVDQU 32(R10)(SI*1), Y7
-	VADDPD  Y7, Y2, Y2
-	VMOVDQU 64(R10)(SI*1), Y7
-	VADDPD  Y7, Y3, Y3
-	VMOVDQU 96(R10)(SI*1), Y7
-	VADDPD  Y7, Y4, Y4
+	VMOVDQU (R10)(SI*1), Y5
+	VADDPD  Y5, Y1, Y1
+	VMOVDQU 32(R10)(SI*1), Y5
+	VADDPD  Y5, Y2, Y2
+	VMOVDQU 64(R10)(SI*1), Y5
+	VADDPD  Y5, Y3, Y3
+	VMOVDQU 96(R10)(SI*1), Y5
+	VADDPD  Y5, Y4, Y4
 	INCQ    R11
 	CMPQ    R11, BX
 	JB      block_src
@@ -3941,21 +4366,64 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R9
+	CMPQ R9, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R10
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R10)(SI*1), X1
+	MOVQ    $0x00000001, R11
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R11*8), R10
+	VPXOR   Y2, Y2, Y2
+	VMOVDQU (R10)(SI*1), X2
+	VADDPD  Y2, Y1, Y1
+	INCQ    R11
+	CMPQ    R11, BX
+	JB      tail16_src
+
+tail16_read:
+	CMPQ   R8, $0x01
+	JLE    tail16_divided
+	VDIVPD Y0, Y1, Y1
+
+tail16_divided:
+	XORQ R11, R11
+
+tail16_dst:
+	MOVQ    (AX)(R11*8), R10
+	VMOVDQU X1, (R10)(SI*1)
+	INCQ    R11
+	CMPQ    R11, DX
+	JB      tail16_dst
+	MOVQ    R9, SI
+	ADDQ    $0x00000010, R9
+	CMPQ    R9, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R9
 	CMPQ R9, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R10
-	VMOVQ (R10)(SI*1), X5
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R10)(SI*1), X1
 	MOVQ  $0x00000001, R11
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R11*8), R10
-	VMOVQ  (R10)(SI*1), X6
-	VADDPD Y6, Y5, Y5
+	VPXOR  Y2, Y2, Y2
+	VMOVQ  (R10)(SI*1), X2
+	VADDPD Y2, Y1, Y1
 	INCQ   R11
 	CMPQ   R11, BX
 	JB     tail8_src
@@ -3963,14 +4431,14 @@ tail8_src:
 tail8_read:
 	CMPQ   R8, $0x01
 	JLE    tail8_divided
-	VDIVPD Y0, Y5, Y5
+	VDIVPD Y0, Y1, Y1
 
 tail8_divided:
 	XORQ R11, R11
 
 tail8_dst:
 	MOVQ  (AX)(R11*8), R10
-	VMOVQ X5, (R10)(SI*1)
+	VMOVQ X1, (R10)(SI*1)
 	INCQ  R11
 	CMPQ  R11, DX
 	JB    tail8_dst
@@ -3984,7 +4452,7 @@ tail8_done:
 	RET
 
 // func prodF64AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·prodF64AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -4076,14 +4544,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VMULPD  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VMULPD  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VMULPD  Y6, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMULPD  Y6, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VMULPD  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMULPD  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMULPD  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMULPD  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4141,21 +4609,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMULPD  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VMULPD Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMULPD Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4165,7 +4671,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4179,7 +4685,7 @@ tail8_done:
 	RET
 
 // func minF64AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·minF64AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -4208,23 +4714,23 @@ one:
 	VORPD   Y1, Y2, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMINPD  Y2, Y1, Y5
+	VMINPD  Y2, Y1, Y3
 	VMINPD  Y1, Y2, Y2
-	VORPD   Y2, Y5, Y1
+	VORPD   Y2, Y3, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMINPD  Y5, Y2, Y6
-	VMINPD  Y2, Y5, Y5
-	VORPD   Y5, Y6, Y2
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMINPD  Y6, Y5, Y7
-	VMINPD  Y5, Y6, Y6
-	VORPD   Y6, Y7, Y5
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMINPD  Y3, Y2, Y4
+	VMINPD  Y2, Y3, Y3
+	VORPD   Y3, Y4, Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPD  Y4, Y3, Y5
+	VMINPD  Y3, Y4, Y4
+	VORPD   Y4, Y5, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -4248,27 +4754,27 @@ two:
 	VORPD   Y1, Y2, Y0
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
-	VMINPD  Y2, Y1, Y5
+	VMINPD  Y2, Y1, Y3
 	VMINPD  Y1, Y2, Y2
-	VORPD   Y2, Y5, Y1
+	VORPD   Y2, Y3, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
-	VMOVDQU 64(R9)(SI*1), Y5
-	VMINPD  Y5, Y2, Y6
-	VMINPD  Y2, Y5, Y5
-	VORPD   Y5, Y6, Y2
-	VMOVDQU 96(R8)(SI*1), Y5
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMINPD  Y6, Y5, Y7
-	VMINPD  Y5, Y6, Y6
-	VORPD   Y6, Y7, Y5
+	VMOVDQU 64(R9)(SI*1), Y3
+	VMINPD  Y3, Y2, Y4
+	VMINPD  Y2, Y3, Y3
+	VORPD   Y3, Y4, Y2
+	VMOVDQU 96(R8)(SI*1), Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPD  Y4, Y3, Y5
+	VMINPD  Y3, Y4, Y4
+	VORPD   Y4, Y5, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
-	VMOVDQU Y5, 96(R10)(SI*1)
+	VMOVDQU Y3, 96(R10)(SI*1)
 	VMOVDQU Y0, (R11)(SI*1)
 	VMOVDQU Y1, 32(R11)(SI*1)
 	VMOVDQU Y2, 64(R11)(SI*1)
-	VMOVDQU Y5, 96(R11)(SI*1)
+	VMOVDQU Y3, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -4288,29 +4794,29 @@ block:
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
 	VMOVDQU 64(R9)(SI*1), Y2
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VMINPD  Y6, Y0, Y7
-	VMINPD  Y0, Y6, Y6
-	VORPD   Y6, Y7, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VMINPD  Y6, Y1, Y7
-	VMINPD  Y1, Y6, Y6
-	VORPD   Y6, Y7, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VMINPD  Y6, Y2, Y7
-	VMINPD  Y2, Y6, Y6
-	VORPD   Y6, Y7, Y2
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMINPD  Y6, Y5, Y7
-	VMINPD  Y5, Y6, Y6
-	VORPD   Y6, Y7, Y5
+	VMOVDQU (R9)(SI*1), Y4
+	VMINPD  Y4, Y0, Y5
+	VMINPD  Y0, Y4, Y4
+	VORPD   Y4, Y5, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMINPD  Y4, Y1, Y5
+	VMINPD  Y1, Y4, Y4
+	VORPD   Y4, Y5, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMINPD  Y4, Y2, Y5
+	VMINPD  Y2, Y4, Y4
+	VORPD   Y4, Y5, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMINPD  Y4, Y3, Y5
+	VMINPD  Y3, Y4, Y4
+	VORPD   Y4, Y5, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4323,7 +4829,7 @@ block_dst:
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
 	VMOVDQU Y2, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -4370,23 +4876,63 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMINPD  Y1, Y0, Y2
+	VMINPD  Y0, Y1, Y1
+	VORPD   Y1, Y2, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X3
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X4
-	VMINPD Y4, Y3, Y0
-	VMINPD Y3, Y4, Y4
-	VORPD  Y4, Y0, Y3
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMINPD Y1, Y0, Y2
+	VMINPD Y0, Y1, Y1
+	VORPD  Y1, Y2, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4396,7 +4942,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X3, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4410,7 +4956,7 @@ tail8_done:
 	RET
 
 // func maxF64AVX2(dsts *uintptr, srcs *uintptr, nd int, ns int, from int, to int, divisor int)
-// Requires: AVX
+// Requires: AVX, AVX2
 TEXT ·maxF64AVX2(SB), NOSPLIT, $0-56
 	MOVQ    dsts+0(FP), AX
 	MOVQ    srcs+8(FP), CX
@@ -4442,24 +4988,24 @@ one:
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMAXPD  Y2, Y1, Y3
-	VCMPPD  $0x03, Y2, Y1, Y6
+	VCMPPD  $0x03, Y2, Y1, Y4
 	VMAXPD  Y1, Y2, Y2
 	VANDPD  Y2, Y3, Y1
-	VORPD   Y6, Y1, Y1
+	VORPD   Y4, Y1, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMAXPD  Y3, Y2, Y6
-	VCMPPD  $0x03, Y3, Y2, Y7
+	VMAXPD  Y3, Y2, Y4
+	VCMPPD  $0x03, Y3, Y2, Y5
 	VMAXPD  Y2, Y3, Y3
-	VANDPD  Y3, Y6, Y2
-	VORPD   Y7, Y2, Y2
+	VANDPD  Y3, Y4, Y2
+	VORPD   Y5, Y2, Y2
 	VMOVDQU 96(R8)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMAXPD  Y6, Y3, Y7
-	VCMPPD  $0x03, Y6, Y3, Y8
-	VMAXPD  Y3, Y6, Y6
-	VANDPD  Y6, Y7, Y3
-	VORPD   Y8, Y3, Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPD  Y4, Y3, Y5
+	VCMPPD  $0x03, Y4, Y3, Y6
+	VMAXPD  Y3, Y4, Y4
+	VANDPD  Y4, Y5, Y3
+	VORPD   Y6, Y3, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
@@ -4490,24 +5036,24 @@ two:
 	VMOVDQU 32(R8)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMAXPD  Y2, Y1, Y3
-	VCMPPD  $0x03, Y2, Y1, Y6
+	VCMPPD  $0x03, Y2, Y1, Y4
 	VMAXPD  Y1, Y2, Y2
 	VANDPD  Y2, Y3, Y1
-	VORPD   Y6, Y1, Y1
+	VORPD   Y4, Y1, Y1
 	VMOVDQU 64(R8)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMAXPD  Y3, Y2, Y6
-	VCMPPD  $0x03, Y3, Y2, Y7
+	VMAXPD  Y3, Y2, Y4
+	VCMPPD  $0x03, Y3, Y2, Y5
 	VMAXPD  Y2, Y3, Y3
-	VANDPD  Y3, Y6, Y2
-	VORPD   Y7, Y2, Y2
+	VANDPD  Y3, Y4, Y2
+	VORPD   Y5, Y2, Y2
 	VMOVDQU 96(R8)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMAXPD  Y6, Y3, Y7
-	VCMPPD  $0x03, Y6, Y3, Y8
-	VMAXPD  Y3, Y6, Y6
-	VANDPD  Y6, Y7, Y3
-	VORPD   Y8, Y3, Y3
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPD  Y4, Y3, Y5
+	VCMPPD  $0x03, Y4, Y3, Y6
+	VMAXPD  Y3, Y4, Y4
+	VANDPD  Y4, Y5, Y3
+	VORPD   Y6, Y3, Y3
 	VMOVDQU Y0, (R10)(SI*1)
 	VMOVDQU Y1, 32(R10)(SI*1)
 	VMOVDQU Y2, 64(R10)(SI*1)
@@ -4542,30 +5088,30 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VMAXPD  Y6, Y0, Y7
-	VCMPPD  $0x03, Y6, Y0, Y8
-	VMAXPD  Y0, Y6, Y6
-	VANDPD  Y6, Y7, Y0
-	VORPD   Y8, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VMAXPD  Y6, Y1, Y7
-	VCMPPD  $0x03, Y6, Y1, Y8
-	VMAXPD  Y1, Y6, Y6
-	VANDPD  Y6, Y7, Y1
-	VORPD   Y8, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VMAXPD  Y6, Y2, Y7
-	VCMPPD  $0x03, Y6, Y2, Y8
-	VMAXPD  Y2, Y6, Y6
-	VANDPD  Y6, Y7, Y2
-	VORPD   Y8, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y6
-	VMAXPD  Y6, Y3, Y7
-	VCMPPD  $0x03, Y6, Y3, Y8
-	VMAXPD  Y3, Y6, Y6
-	VANDPD  Y6, Y7, Y3
-	VORPD   Y8, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VMAXPD  Y4, Y0, Y5
+	VCMPPD  $0x03, Y4, Y0, Y6
+	VMAXPD  Y0, Y4, Y4
+	VANDPD  Y4, Y5, Y0
+	VORPD   Y6, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VMAXPD  Y4, Y1, Y5
+	VCMPPD  $0x03, Y4, Y1, Y6
+	VMAXPD  Y1, Y4, Y4
+	VANDPD  Y4, Y5, Y1
+	VORPD   Y6, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VMAXPD  Y4, Y2, Y5
+	VCMPPD  $0x03, Y4, Y2, Y6
+	VMAXPD  Y2, Y4, Y4
+	VANDPD  Y4, Y5, Y2
+	VORPD   Y6, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VMAXPD  Y4, Y3, Y5
+	VCMPPD  $0x03, Y4, Y3, Y6
+	VMAXPD  Y3, Y4, Y4
+	VANDPD  Y4, Y5, Y3
+	VORPD   Y6, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4627,25 +5173,67 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VMAXPD  Y1, Y0, Y2
+	VCMPPD  $0x03, Y1, Y0, Y3
+	VMAXPD  Y0, Y1, Y1
+	VANDPD  Y1, Y2, Y0
+	VORPD   Y3, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VMAXPD Y5, Y4, Y0
-	VCMPPD $0x03, Y5, Y4, Y1
-	VMAXPD Y4, Y5, Y5
-	VANDPD Y5, Y0, Y4
-	VORPD  Y1, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VMAXPD Y1, Y0, Y2
+	VCMPPD $0x03, Y1, Y0, Y3
+	VMAXPD Y0, Y1, Y1
+	VANDPD Y1, Y2, Y0
+	VORPD  Y3, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4655,7 +5243,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4761,14 +5349,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPADDB  Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPADDB  Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPADDB  Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPADDB  Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPADDB  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPADDB  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPADDB  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPADDB  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -4826,21 +5414,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPADDB  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VPADDB Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPADDB Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -4850,7 +5476,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -4866,15 +5492,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPADDB       Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPADDB       Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -4884,7 +5512,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -4933,32 +5561,32 @@ one:
 	VPOR    Y3, Y1, Y1
 	VMOVDQU 32(R8)(SI*1), Y2
 	VMOVDQU 32(R9)(SI*1), Y3
-	VPMULLW Y3, Y2, Y8
-	VPAND   Y0, Y8, Y8
+	VPMULLW Y3, Y2, Y4
+	VPAND   Y0, Y4, Y4
 	VPSRLW  $0x08, Y2, Y2
 	VPANDN  Y3, Y0, Y3
 	VPMULLW Y3, Y2, Y2
-	VPOR    Y8, Y2, Y2
+	VPOR    Y4, Y2, Y2
 	VMOVDQU 64(R8)(SI*1), Y3
-	VMOVDQU 64(R9)(SI*1), Y8
-	VPMULLW Y8, Y3, Y9
-	VPAND   Y0, Y9, Y9
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMULLW Y4, Y3, Y5
+	VPAND   Y0, Y5, Y5
 	VPSRLW  $0x08, Y3, Y3
-	VPANDN  Y8, Y0, Y8
-	VPMULLW Y8, Y3, Y3
-	VPOR    Y9, Y3, Y3
-	VMOVDQU 96(R8)(SI*1), Y8
-	VMOVDQU 96(R9)(SI*1), Y9
-	VPMULLW Y9, Y8, Y10
-	VPAND   Y0, Y10, Y10
-	VPSRLW  $0x08, Y8, Y8
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y8, Y8
-	VPOR    Y10, Y8, Y8
+	VPANDN  Y4, Y0, Y4
+	VPMULLW Y4, Y3, Y3
+	VPOR    Y5, Y3, Y3
+	VMOVDQU 96(R8)(SI*1), Y4
+	VMOVDQU 96(R9)(SI*1), Y5
+	VPMULLW Y5, Y4, Y6
+	VPAND   Y0, Y6, Y6
+	VPSRLW  $0x08, Y4, Y4
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y4, Y4
+	VPOR    Y6, Y4, Y4
 	VMOVDQU Y1, (R10)(SI*1)
 	VMOVDQU Y2, 32(R10)(SI*1)
 	VMOVDQU Y3, 64(R10)(SI*1)
-	VMOVDQU Y8, 96(R10)(SI*1)
+	VMOVDQU Y4, 96(R10)(SI*1)
 	MOVQ    R11, SI
 	ADDQ    $0x00000080, R11
 	CMPQ    R11, DI
@@ -4985,36 +5613,36 @@ two:
 	VPOR    Y3, Y1, Y1
 	VMOVDQU 32(R8)(SI*1), Y2
 	VMOVDQU 32(R9)(SI*1), Y3
-	VPMULLW Y3, Y2, Y8
-	VPAND   Y0, Y8, Y8
+	VPMULLW Y3, Y2, Y4
+	VPAND   Y0, Y4, Y4
 	VPSRLW  $0x08, Y2, Y2
 	VPANDN  Y3, Y0, Y3
 	VPMULLW Y3, Y2, Y2
-	VPOR    Y8, Y2, Y2
+	VPOR    Y4, Y2, Y2
 	VMOVDQU 64(R8)(SI*1), Y3
-	VMOVDQU 64(R9)(SI*1), Y8
-	VPMULLW Y8, Y3, Y9
-	VPAND   Y0, Y9, Y9
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMULLW Y4, Y3, Y5
+	VPAND   Y0, Y5, Y5
 	VPSRLW  $0x08, Y3, Y3
-	VPANDN  Y8, Y0, Y8
-	VPMULLW Y8, Y3, Y3
-	VPOR    Y9, Y3, Y3
-	VMOVDQU 96(R8)(SI*1), Y8
-	VMOVDQU 96(R9)(SI*1), Y9
-	VPMULLW Y9, Y8, Y10
-	VPAND   Y0, Y10, Y10
-	VPSRLW  $0x08, Y8, Y8
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y8, Y8
-	VPOR    Y10, Y8, Y8
+	VPANDN  Y4, Y0, Y4
+	VPMULLW Y4, Y3, Y3
+	VPOR    Y5, Y3, Y3
+	VMOVDQU 96(R8)(SI*1), Y4
+	VMOVDQU 96(R9)(SI*1), Y5
+	VPMULLW Y5, Y4, Y6
+	VPAND   Y0, Y6, Y6
+	VPSRLW  $0x08, Y4, Y4
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y4, Y4
+	VPOR    Y6, Y4, Y4
 	VMOVDQU Y1, (R10)(SI*1)
 	VMOVDQU Y2, 32(R10)(SI*1)
 	VMOVDQU Y3, 64(R10)(SI*1)
-	VMOVDQU Y8, 96(R10)(SI*1)
+	VMOVDQU Y4, 96(R10)(SI*1)
 	VMOVDQU Y1, (R11)(SI*1)
 	VMOVDQU Y2, 32(R11)(SI*1)
 	VMOVDQU Y3, 64(R11)(SI*1)
-	VMOVDQU Y8, 96(R11)(SI*1)
+	VMOVDQU Y4, 96(R11)(SI*1)
 	MOVQ    R12, SI
 	ADDQ    $0x00000080, R12
 	CMPQ    R12, DI
@@ -5034,41 +5662,41 @@ block:
 	VMOVDQU (R9)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y8
+	VMOVDQU 96(R9)(SI*1), Y4
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y9
-	VPMULLW Y9, Y1, Y10
-	VPAND   Y0, Y10, Y10
+	VMOVDQU (R9)(SI*1), Y5
+	VPMULLW Y5, Y1, Y6
+	VPAND   Y0, Y6, Y6
 	VPSRLW  $0x08, Y1, Y1
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y1, Y1
-	VPOR    Y10, Y1, Y1
-	VMOVDQU 32(R9)(SI*1), Y9
-	VPMULLW Y9, Y2, Y10
-	VPAND   Y0, Y10, Y10
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y1, Y1
+	VPOR    Y6, Y1, Y1
+	VMOVDQU 32(R9)(SI*1), Y5
+	VPMULLW Y5, Y2, Y6
+	VPAND   Y0, Y6, Y6
 	VPSRLW  $0x08, Y2, Y2
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y2, Y2
-	VPOR    Y10, Y2, Y2
-	VMOVDQU 64(R9)(SI*1), Y9
-	VPMULLW Y9, Y3, Y10
-	VPAND   Y0, Y10, Y10
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y2, Y2
+	VPOR    Y6, Y2, Y2
+	VMOVDQU 64(R9)(SI*1), Y5
+	VPMULLW Y5, Y3, Y6
+	VPAND   Y0, Y6, Y6
 	VPSRLW  $0x08, Y3, Y3
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y3, Y3
-	VPOR    Y10, Y3, Y3
-	VMOVDQU 96(R9)(SI*1), Y9
-	VPMULLW Y9, Y8, Y10
-	VPAND   Y0, Y10, Y10
-	VPSRLW  $0x08, Y8, Y8
-	VPANDN  Y9, Y0, Y9
-	VPMULLW Y9, Y8, Y8
-	VPOR    Y10, Y8, Y8
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y3, Y3
+	VPOR    Y6, Y3, Y3
+	VMOVDQU 96(R9)(SI*1), Y5
+	VPMULLW Y5, Y4, Y6
+	VPAND   Y0, Y6, Y6
+	VPSRLW  $0x08, Y4, Y4
+	VPANDN  Y5, Y0, Y5
+	VPMULLW Y5, Y4, Y4
+	VPOR    Y6, Y4, Y4
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5081,7 +5709,7 @@ block_dst:
 	VMOVDQU Y1, (R9)(SI*1)
 	VMOVDQU Y2, 32(R9)(SI*1)
 	VMOVDQU Y3, 64(R9)(SI*1)
-	VMOVDQU Y8, 96(R9)(SI*1)
+	VMOVDQU Y4, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -5131,26 +5759,69 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y2, Y2, Y2
+	VMOVDQU (R9)(SI*1), X2
+	VPMULLW Y2, Y1, Y3
+	VPAND   Y0, Y3, Y3
+	VPSRLW  $0x08, Y1, Y1
+	VPANDN  Y2, Y0, Y2
+	VPMULLW Y2, Y1, Y1
+	VPOR    Y3, Y1, Y1
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X1, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMULLW Y5, Y4, Y1
-	VPAND   Y0, Y1, Y1
-	VPSRLW  $0x08, Y4, Y4
-	VPANDN  Y5, Y0, Y5
-	VPMULLW Y5, Y4, Y4
-	VPOR    Y1, Y4, Y4
+	VPXOR   Y2, Y2, Y2
+	VMOVQ   (R9)(SI*1), X2
+	VPMULLW Y2, Y1, Y3
+	VPAND   Y0, Y3, Y3
+	VPSRLW  $0x08, Y1, Y1
+	VPANDN  Y2, Y0, Y2
+	VPMULLW Y2, Y1, Y1
+	VPOR    Y3, Y1, Y1
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5160,7 +5831,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X1, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5176,20 +5847,22 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X6
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X7
-	VPMULLW      Y7, Y6, Y1
-	VPAND        Y0, Y1, Y1
-	VPSRLW       $0x08, Y6, Y6
-	VPANDN       Y7, Y0, Y7
-	VPMULLW      Y7, Y6, Y6
-	VPOR         Y1, Y6, Y6
+	VPXOR        Y2, Y2, Y2
+	VPBROADCASTB (R9)(SI*1), X2
+	VPMULLW      Y2, Y1, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x08, Y1, Y1
+	VPANDN       Y2, Y0, Y2
+	VPMULLW      Y2, Y1, Y1
+	VPOR         Y3, Y1, Y1
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5199,7 +5872,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X6, (R9)(SI*1)
+	VPEXTRB $0x00, X1, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5305,14 +5978,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINSB Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINSB Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINSB Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINSB Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINSB Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINSB Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINSB Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINSB Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5370,21 +6043,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINSB Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINSB Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINSB Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5394,7 +6105,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5410,15 +6121,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPMINSB      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPMINSB      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5428,7 +6141,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5534,14 +6247,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXSB Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXSB Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXSB Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXSB Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXSB Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXSB Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXSB Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXSB Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5599,21 +6312,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXSB Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXSB Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXSB Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5623,7 +6374,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5639,15 +6390,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPMAXSB      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPMAXSB      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5657,7 +6410,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5763,14 +6516,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINUB Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINUB Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINUB Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINUB Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINUB Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINUB Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINUB Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINUB Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -5828,21 +6581,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINUB Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINUB Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINUB Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -5852,7 +6643,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -5868,15 +6659,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPMINUB      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPMINUB      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -5886,7 +6679,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -5992,14 +6785,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXUB Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXUB Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXUB Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXUB Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXUB Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXUB Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXUB Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXUB Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6057,21 +6850,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXUB Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXUB Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXUB Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6081,7 +6912,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6097,15 +6928,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPMAXUB      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPMAXUB      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6115,7 +6948,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6221,14 +7054,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPADDW  Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPADDW  Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPADDW  Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPADDW  Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPADDW  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPADDW  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPADDW  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPADDW  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6286,21 +7119,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPADDW  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VPADDW Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPADDW Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -6310,7 +7181,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6326,15 +7197,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPADDW       Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPADDW       Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6344,7 +7217,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6450,14 +7323,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMULLW Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMULLW Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMULLW Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMULLW Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMULLW Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMULLW Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMULLW Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMULLW Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6515,21 +7388,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMULLW Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMULLW Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMULLW Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6539,7 +7450,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6555,15 +7466,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPMULLW      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPMULLW      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6573,7 +7486,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6679,14 +7592,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINSW Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINSW Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINSW Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINSW Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINSW Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINSW Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINSW Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINSW Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6744,21 +7657,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINSW Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINSW Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINSW Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6768,7 +7719,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -6784,15 +7735,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPMINSW      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPMINSW      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -6802,7 +7755,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -6908,14 +7861,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXSW Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXSW Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXSW Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXSW Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXSW Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXSW Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXSW Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXSW Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -6973,21 +7926,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXSW Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXSW Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXSW Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -6997,7 +7988,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7013,15 +8004,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPMAXSW      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPMAXSW      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7031,7 +8024,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7137,14 +8130,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINUW Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINUW Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINUW Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINUW Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINUW Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINUW Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINUW Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINUW Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7202,21 +8195,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINUW Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINUW Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINUW Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7226,7 +8257,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7242,15 +8273,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPMINUW      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPMINUW      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7260,7 +8293,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7366,14 +8399,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXUW Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXUW Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXUW Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXUW Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXUW Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXUW Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXUW Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXUW Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7431,21 +8464,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXUW Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXUW Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXUW Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7455,7 +8526,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7471,15 +8542,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTW (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTW (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTW (R9)(SI*1), X6
-	VPMAXUW      Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTW (R9)(SI*1), X1
+	VPMAXUW      Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -7489,7 +8562,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRW $0x00, X5, (R9)(SI*1)
+	VPEXTRW $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -7595,14 +8668,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPADDD  Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPADDD  Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPADDD  Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPADDD  Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPADDD  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPADDD  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPADDD  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPADDD  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7660,21 +8733,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPADDD  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VPADDD Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPADDD Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -7684,7 +8795,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7700,15 +8811,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVD  (R9)(SI*1), X6
-	VPADDD Y6, Y5, Y5
+	VPXOR  Y1, Y1, Y1
+	VMOVD  (R9)(SI*1), X1
+	VPADDD Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail_src
@@ -7718,7 +8831,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -7824,14 +8937,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMULLD Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMULLD Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMULLD Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMULLD Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMULLD Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMULLD Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMULLD Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMULLD Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -7889,21 +9002,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMULLD Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMULLD Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMULLD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -7913,7 +9064,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -7929,15 +9080,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X6
-	VPMULLD Y6, Y5, Y5
+	VPXOR   Y1, Y1, Y1
+	VMOVD   (R9)(SI*1), X1
+	VPMULLD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -7947,7 +9100,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8053,14 +9206,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINSD Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINSD Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINSD Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINSD Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINSD Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINSD Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINSD Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINSD Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8118,21 +9271,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINSD Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINSD Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINSD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8142,7 +9333,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8158,15 +9349,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X6
-	VPMINSD Y6, Y5, Y5
+	VPXOR   Y1, Y1, Y1
+	VMOVD   (R9)(SI*1), X1
+	VPMINSD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8176,7 +9369,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8282,14 +9475,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXSD Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXSD Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXSD Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXSD Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXSD Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXSD Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXSD Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXSD Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8347,21 +9540,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXSD Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXSD Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXSD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8371,7 +9602,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8387,15 +9618,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X6
-	VPMAXSD Y6, Y5, Y5
+	VPXOR   Y1, Y1, Y1
+	VMOVD   (R9)(SI*1), X1
+	VPMAXSD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8405,7 +9638,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8511,14 +9744,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMINUD Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMINUD Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMINUD Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMINUD Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMINUD Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMINUD Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMINUD Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMINUD Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8576,21 +9809,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMINUD Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMINUD Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMINUD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8600,7 +9871,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8616,15 +9887,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X6
-	VPMINUD Y6, Y5, Y5
+	VPXOR   Y1, Y1, Y1
+	VMOVD   (R9)(SI*1), X1
+	VPMINUD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8634,7 +9907,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8740,14 +10013,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPMAXUD Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPMAXUD Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPMAXUD Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPMAXUD Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPMAXUD Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPMAXUD Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPMAXUD Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPMAXUD Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -8805,21 +10078,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPMAXUD Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVQ   (R9)(SI*1), X5
-	VPMAXUD Y5, Y4, Y4
+	VPXOR   Y1, Y1, Y1
+	VMOVQ   (R9)(SI*1), X1
+	VPMAXUD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail8_src
@@ -8829,7 +10140,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -8845,15 +10156,17 @@ tail8_done:
 
 tail:
 	MOVQ  (CX), R9
-	VMOVD (R9)(SI*1), X5
+	VPXOR Y0, Y0, Y0
+	VMOVD (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail_read
 
 tail_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVD   (R9)(SI*1), X6
-	VPMAXUD Y6, Y5, Y5
+	VPXOR   Y1, Y1, Y1
+	VMOVD   (R9)(SI*1), X1
+	VPMAXUD Y1, Y0, Y0
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      tail_src
@@ -8863,7 +10176,7 @@ tail_read:
 
 tail_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVD X5, (R9)(SI*1)
+	VMOVD X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail_dst
@@ -8969,14 +10282,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y6
-	VPADDQ  Y6, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y6
-	VPADDQ  Y6, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y6
-	VPADDQ  Y6, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y6
-	VPADDQ  Y6, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPADDQ  Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPADDQ  Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPADDQ  Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPADDQ  Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -9034,21 +10347,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPADDQ  Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ   (CX)(R10*8), R9
-	VMOVQ  (R9)(SI*1), X5
-	VPADDQ Y5, Y4, Y4
+	VPXOR  Y1, Y1, Y1
+	VMOVQ  (R9)(SI*1), X1
+	VPADDQ Y1, Y0, Y0
 	INCQ   R10
 	CMPQ   R10, BX
 	JB     tail8_src
@@ -9058,7 +10409,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9107,29 +10458,29 @@ one:
 	VMOVDQU  32(R9)(SI*1), Y2
 	VPSHUFD  $0xb1, Y2, Y3
 	VPMULLD  Y1, Y3, Y3
-	VPSRLQ   $0x20, Y3, Y6
-	VPADDD   Y6, Y3, Y3
+	VPSRLQ   $0x20, Y3, Y4
+	VPADDD   Y4, Y3, Y3
 	VPSLLQ   $0x20, Y3, Y3
 	VPMULUDQ Y2, Y1, Y1
 	VPADDQ   Y3, Y1, Y1
 	VMOVDQU  64(R8)(SI*1), Y2
 	VMOVDQU  64(R9)(SI*1), Y3
-	VPSHUFD  $0xb1, Y3, Y6
-	VPMULLD  Y2, Y6, Y6
-	VPSRLQ   $0x20, Y6, Y7
-	VPADDD   Y7, Y6, Y6
-	VPSLLQ   $0x20, Y6, Y6
+	VPSHUFD  $0xb1, Y3, Y4
+	VPMULLD  Y2, Y4, Y4
+	VPSRLQ   $0x20, Y4, Y5
+	VPADDD   Y5, Y4, Y4
+	VPSLLQ   $0x20, Y4, Y4
 	VPMULUDQ Y3, Y2, Y2
-	VPADDQ   Y6, Y2, Y2
+	VPADDQ   Y4, Y2, Y2
 	VMOVDQU  96(R8)(SI*1), Y3
-	VMOVDQU  96(R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y3, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y3, Y3
-	VPADDQ   Y7, Y3, Y3
+	VMOVDQU  96(R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y3, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y3, Y3
+	VPADDQ   Y5, Y3, Y3
 	VMOVDQU  Y0, (R10)(SI*1)
 	VMOVDQU  Y1, 32(R10)(SI*1)
 	VMOVDQU  Y2, 64(R10)(SI*1)
@@ -9163,29 +10514,29 @@ two:
 	VMOVDQU  32(R9)(SI*1), Y2
 	VPSHUFD  $0xb1, Y2, Y3
 	VPMULLD  Y1, Y3, Y3
-	VPSRLQ   $0x20, Y3, Y6
-	VPADDD   Y6, Y3, Y3
+	VPSRLQ   $0x20, Y3, Y4
+	VPADDD   Y4, Y3, Y3
 	VPSLLQ   $0x20, Y3, Y3
 	VPMULUDQ Y2, Y1, Y1
 	VPADDQ   Y3, Y1, Y1
 	VMOVDQU  64(R8)(SI*1), Y2
 	VMOVDQU  64(R9)(SI*1), Y3
-	VPSHUFD  $0xb1, Y3, Y6
-	VPMULLD  Y2, Y6, Y6
-	VPSRLQ   $0x20, Y6, Y7
-	VPADDD   Y7, Y6, Y6
-	VPSLLQ   $0x20, Y6, Y6
+	VPSHUFD  $0xb1, Y3, Y4
+	VPMULLD  Y2, Y4, Y4
+	VPSRLQ   $0x20, Y4, Y5
+	VPADDD   Y5, Y4, Y4
+	VPSLLQ   $0x20, Y4, Y4
 	VPMULUDQ Y3, Y2, Y2
-	VPADDQ   Y6, Y2, Y2
+	VPADDQ   Y4, Y2, Y2
 	VMOVDQU  96(R8)(SI*1), Y3
-	VMOVDQU  96(R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y3, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y3, Y3
-	VPADDQ   Y7, Y3, Y3
+	VMOVDQU  96(R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y3, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y3, Y3
+	VPADDQ   Y5, Y3, Y3
 	VMOVDQU  Y0, (R10)(SI*1)
 	VMOVDQU  Y1, 32(R10)(SI*1)
 	VMOVDQU  Y2, 64(R10)(SI*1)
@@ -9220,38 +10571,38 @@ block:
 
 block_src:
 	MOVQ     (CX)(R10*8), R9
-	VMOVDQU  (R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y0, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y0, Y0
-	VPADDQ   Y7, Y0, Y0
-	VMOVDQU  32(R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y1, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y1, Y1
-	VPADDQ   Y7, Y1, Y1
-	VMOVDQU  64(R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y2, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y2, Y2
-	VPADDQ   Y7, Y2, Y2
-	VMOVDQU  96(R9)(SI*1), Y6
-	VPSHUFD  $0xb1, Y6, Y7
-	VPMULLD  Y3, Y7, Y7
-	VPSRLQ   $0x20, Y7, Y8
-	VPADDD   Y8, Y7, Y7
-	VPSLLQ   $0x20, Y7, Y7
-	VPMULUDQ Y6, Y3, Y3
-	VPADDQ   Y7, Y3, Y3
+	VMOVDQU  (R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y0, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y0, Y0
+	VPADDQ   Y5, Y0, Y0
+	VMOVDQU  32(R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y1, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y1, Y1
+	VPADDQ   Y5, Y1, Y1
+	VMOVDQU  64(R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y2, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y2, Y2
+	VPADDQ   Y5, Y2, Y2
+	VMOVDQU  96(R9)(SI*1), Y4
+	VPSHUFD  $0xb1, Y4, Y5
+	VPMULLD  Y3, Y5, Y5
+	VPSRLQ   $0x20, Y5, Y6
+	VPADDD   Y6, Y5, Y5
+	VPSLLQ   $0x20, Y5, Y5
+	VPMULUDQ Y4, Y3, Y3
+	VPADDQ   Y5, Y3, Y3
 	INCQ     R10
 	CMPQ     R10, BX
 	JB       block_src
@@ -9315,27 +10666,71 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ     (CX)(R10*8), R9
+	VPXOR    Y1, Y1, Y1
+	VMOVDQU  (R9)(SI*1), X1
+	VPSHUFD  $0xb1, Y1, Y2
+	VPMULLD  Y0, Y2, Y2
+	VPSRLQ   $0x20, Y2, Y3
+	VPADDD   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
+	INCQ     R10
+	CMPQ     R10, BX
+	JB       tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ     (CX)(R10*8), R9
-	VMOVQ    (R9)(SI*1), X5
-	VPSHUFD  $0xb1, Y5, Y0
-	VPMULLD  Y4, Y0, Y0
-	VPSRLQ   $0x20, Y0, Y1
-	VPADDD   Y1, Y0, Y0
-	VPSLLQ   $0x20, Y0, Y0
-	VPMULUDQ Y5, Y4, Y4
-	VPADDQ   Y0, Y4, Y4
+	VPXOR    Y1, Y1, Y1
+	VMOVQ    (R9)(SI*1), X1
+	VPSHUFD  $0xb1, Y1, Y2
+	VPMULLD  Y0, Y2, Y2
+	VPSRLQ   $0x20, Y2, Y3
+	VPADDD   Y3, Y2, Y2
+	VPSLLQ   $0x20, Y2, Y2
+	VPMULUDQ Y1, Y0, Y0
+	VPADDQ   Y2, Y0, Y0
 	INCQ     R10
 	CMPQ     R10, BX
 	JB       tail8_src
@@ -9345,7 +10740,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9387,20 +10782,20 @@ one:
 	VPBLENDVB Y2, Y1, Y0, Y0
 	VMOVDQU   32(R8)(SI*1), Y1
 	VMOVDQU   32(R9)(SI*1), Y2
-	VPCMPGTQ  Y2, Y1, Y5
-	VPBLENDVB Y5, Y2, Y1, Y1
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
 	VMOVDQU   64(R8)(SI*1), Y2
-	VMOVDQU   64(R9)(SI*1), Y5
-	VPCMPGTQ  Y5, Y2, Y6
-	VPBLENDVB Y6, Y5, Y2, Y2
-	VMOVDQU   96(R8)(SI*1), Y5
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y6, Y5, Y5
+	VMOVDQU   64(R9)(SI*1), Y3
+	VPCMPGTQ  Y3, Y2, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	VMOVDQU   96(R8)(SI*1), Y3
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y4, Y3, Y3
 	VMOVDQU   Y0, (R10)(SI*1)
 	VMOVDQU   Y1, 32(R10)(SI*1)
 	VMOVDQU   Y2, 64(R10)(SI*1)
-	VMOVDQU   Y5, 96(R10)(SI*1)
+	VMOVDQU   Y3, 96(R10)(SI*1)
 	MOVQ      R11, SI
 	ADDQ      $0x00000080, R11
 	CMPQ      R11, DI
@@ -9423,24 +10818,24 @@ two:
 	VPBLENDVB Y2, Y1, Y0, Y0
 	VMOVDQU   32(R8)(SI*1), Y1
 	VMOVDQU   32(R9)(SI*1), Y2
-	VPCMPGTQ  Y2, Y1, Y5
-	VPBLENDVB Y5, Y2, Y1, Y1
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
 	VMOVDQU   64(R8)(SI*1), Y2
-	VMOVDQU   64(R9)(SI*1), Y5
-	VPCMPGTQ  Y5, Y2, Y6
-	VPBLENDVB Y6, Y5, Y2, Y2
-	VMOVDQU   96(R8)(SI*1), Y5
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y6, Y5, Y5
+	VMOVDQU   64(R9)(SI*1), Y3
+	VPCMPGTQ  Y3, Y2, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
+	VMOVDQU   96(R8)(SI*1), Y3
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y4, Y3, Y3
 	VMOVDQU   Y0, (R10)(SI*1)
 	VMOVDQU   Y1, 32(R10)(SI*1)
 	VMOVDQU   Y2, 64(R10)(SI*1)
-	VMOVDQU   Y5, 96(R10)(SI*1)
+	VMOVDQU   Y3, 96(R10)(SI*1)
 	VMOVDQU   Y0, (R11)(SI*1)
 	VMOVDQU   Y1, 32(R11)(SI*1)
 	VMOVDQU   Y2, 64(R11)(SI*1)
-	VMOVDQU   Y5, 96(R11)(SI*1)
+	VMOVDQU   Y3, 96(R11)(SI*1)
 	MOVQ      R12, SI
 	ADDQ      $0x00000080, R12
 	CMPQ      R12, DI
@@ -9460,25 +10855,25 @@ block:
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
 	VMOVDQU 64(R9)(SI*1), Y2
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVDQU   (R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y0, Y7
-	VPBLENDVB Y7, Y6, Y0, Y0
-	VMOVDQU   32(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y1, Y7
-	VPBLENDVB Y7, Y6, Y1, Y1
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y2, Y7
-	VPBLENDVB Y7, Y6, Y2, Y2
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y6, Y5, Y5
+	VMOVDQU   (R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y0, Y5
+	VPBLENDVB Y5, Y4, Y0, Y0
+	VMOVDQU   32(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y1, Y5
+	VPBLENDVB Y5, Y4, Y1, Y1
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y2, Y5
+	VPBLENDVB Y5, Y4, Y2, Y2
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y4, Y3, Y3
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        block_src
@@ -9491,7 +10886,7 @@ block_dst:
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
 	VMOVDQU Y2, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -9537,22 +10932,61 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y1, Y1, Y1
+	VMOVDQU   (R9)(SI*1), X1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
+	INCQ      R10
+	CMPQ      R10, BX
+	JB        tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X3
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVQ     (R9)(SI*1), X4
-	VPCMPGTQ  Y4, Y3, Y0
-	VPBLENDVB Y0, Y4, Y3, Y3
+	VPXOR     Y1, Y1, Y1
+	VMOVQ     (R9)(SI*1), X1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y1, Y0, Y0
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        tail8_src
@@ -9562,7 +10996,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X3, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9604,20 +11038,20 @@ one:
 	VPBLENDVB Y2, Y0, Y1, Y0
 	VMOVDQU   32(R8)(SI*1), Y1
 	VMOVDQU   32(R9)(SI*1), Y2
-	VPCMPGTQ  Y2, Y1, Y5
-	VPBLENDVB Y5, Y1, Y2, Y1
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
 	VMOVDQU   64(R8)(SI*1), Y2
-	VMOVDQU   64(R9)(SI*1), Y5
-	VPCMPGTQ  Y5, Y2, Y6
-	VPBLENDVB Y6, Y2, Y5, Y2
-	VMOVDQU   96(R8)(SI*1), Y5
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y5, Y6, Y5
+	VMOVDQU   64(R9)(SI*1), Y3
+	VPCMPGTQ  Y3, Y2, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	VMOVDQU   96(R8)(SI*1), Y3
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
 	VMOVDQU   Y0, (R10)(SI*1)
 	VMOVDQU   Y1, 32(R10)(SI*1)
 	VMOVDQU   Y2, 64(R10)(SI*1)
-	VMOVDQU   Y5, 96(R10)(SI*1)
+	VMOVDQU   Y3, 96(R10)(SI*1)
 	MOVQ      R11, SI
 	ADDQ      $0x00000080, R11
 	CMPQ      R11, DI
@@ -9640,24 +11074,24 @@ two:
 	VPBLENDVB Y2, Y0, Y1, Y0
 	VMOVDQU   32(R8)(SI*1), Y1
 	VMOVDQU   32(R9)(SI*1), Y2
-	VPCMPGTQ  Y2, Y1, Y5
-	VPBLENDVB Y5, Y1, Y2, Y1
+	VPCMPGTQ  Y2, Y1, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
 	VMOVDQU   64(R8)(SI*1), Y2
-	VMOVDQU   64(R9)(SI*1), Y5
-	VPCMPGTQ  Y5, Y2, Y6
-	VPBLENDVB Y6, Y2, Y5, Y2
-	VMOVDQU   96(R8)(SI*1), Y5
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y5, Y6, Y5
+	VMOVDQU   64(R9)(SI*1), Y3
+	VPCMPGTQ  Y3, Y2, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
+	VMOVDQU   96(R8)(SI*1), Y3
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
 	VMOVDQU   Y0, (R10)(SI*1)
 	VMOVDQU   Y1, 32(R10)(SI*1)
 	VMOVDQU   Y2, 64(R10)(SI*1)
-	VMOVDQU   Y5, 96(R10)(SI*1)
+	VMOVDQU   Y3, 96(R10)(SI*1)
 	VMOVDQU   Y0, (R11)(SI*1)
 	VMOVDQU   Y1, 32(R11)(SI*1)
 	VMOVDQU   Y2, 64(R11)(SI*1)
-	VMOVDQU   Y5, 96(R11)(SI*1)
+	VMOVDQU   Y3, 96(R11)(SI*1)
 	MOVQ      R12, SI
 	ADDQ      $0x00000080, R12
 	CMPQ      R12, DI
@@ -9677,25 +11111,25 @@ block:
 	VMOVDQU (R9)(SI*1), Y0
 	VMOVDQU 32(R9)(SI*1), Y1
 	VMOVDQU 64(R9)(SI*1), Y2
-	VMOVDQU 96(R9)(SI*1), Y5
+	VMOVDQU 96(R9)(SI*1), Y3
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVDQU   (R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y0, Y7
-	VPBLENDVB Y7, Y0, Y6, Y0
-	VMOVDQU   32(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y1, Y7
-	VPBLENDVB Y7, Y1, Y6, Y1
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y2, Y7
-	VPBLENDVB Y7, Y2, Y6, Y2
-	VMOVDQU   96(R9)(SI*1), Y6
-	VPCMPGTQ  Y6, Y5, Y7
-	VPBLENDVB Y7, Y5, Y6, Y5
+	VMOVDQU   (R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y0, Y5
+	VPBLENDVB Y5, Y0, Y4, Y0
+	VMOVDQU   32(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y1, Y5
+	VPBLENDVB Y5, Y1, Y4, Y1
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y2, Y5
+	VPBLENDVB Y5, Y2, Y4, Y2
+	VMOVDQU   96(R9)(SI*1), Y4
+	VPCMPGTQ  Y4, Y3, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        block_src
@@ -9708,7 +11142,7 @@ block_dst:
 	VMOVDQU Y0, (R9)(SI*1)
 	VMOVDQU Y1, 32(R9)(SI*1)
 	VMOVDQU Y2, 64(R9)(SI*1)
-	VMOVDQU Y5, 96(R9)(SI*1)
+	VMOVDQU Y3, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -9754,22 +11188,61 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y1, Y1, Y1
+	VMOVDQU   (R9)(SI*1), X1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
+	INCQ      R10
+	CMPQ      R10, BX
+	JB        tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X3
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVQ     (R9)(SI*1), X4
-	VPCMPGTQ  Y4, Y3, Y0
-	VPBLENDVB Y0, Y3, Y4, Y3
+	VPXOR     Y1, Y1, Y1
+	VMOVQ     (R9)(SI*1), X1
+	VPCMPGTQ  Y1, Y0, Y2
+	VPBLENDVB Y2, Y0, Y1, Y0
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        tail8_src
@@ -9779,7 +11252,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X3, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -9820,31 +11293,31 @@ one:
 	VMOVDQU   (R8)(SI*1), Y1
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y2, Y1, Y1
 	VMOVDQU   32(R8)(SI*1), Y2
 	VMOVDQU   32(R9)(SI*1), Y3
-	VPXOR     Y0, Y2, Y6
-	VPXOR     Y0, Y3, Y7
-	VPCMPGTQ  Y7, Y6, Y6
-	VPBLENDVB Y6, Y3, Y2, Y2
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
 	VMOVDQU   64(R8)(SI*1), Y3
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPXOR     Y0, Y3, Y7
-	VPXOR     Y0, Y6, Y8
-	VPCMPGTQ  Y8, Y7, Y7
-	VPBLENDVB Y7, Y6, Y3, Y3
-	VMOVDQU   96(R8)(SI*1), Y6
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y6, Y6
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPXOR     Y0, Y3, Y5
+	VPXOR     Y0, Y4, Y6
+	VPCMPGTQ  Y6, Y5, Y5
+	VPBLENDVB Y5, Y4, Y3, Y3
+	VMOVDQU   96(R8)(SI*1), Y4
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y4, Y4
 	VMOVDQU   Y1, (R10)(SI*1)
 	VMOVDQU   Y2, 32(R10)(SI*1)
 	VMOVDQU   Y3, 64(R10)(SI*1)
-	VMOVDQU   Y6, 96(R10)(SI*1)
+	VMOVDQU   Y4, 96(R10)(SI*1)
 	MOVQ      R11, SI
 	ADDQ      $0x00000080, R11
 	CMPQ      R11, DI
@@ -9864,35 +11337,35 @@ two:
 	VMOVDQU   (R8)(SI*1), Y1
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y2, Y1, Y1
 	VMOVDQU   32(R8)(SI*1), Y2
 	VMOVDQU   32(R9)(SI*1), Y3
-	VPXOR     Y0, Y2, Y6
-	VPXOR     Y0, Y3, Y7
-	VPCMPGTQ  Y7, Y6, Y6
-	VPBLENDVB Y6, Y3, Y2, Y2
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y3, Y2, Y2
 	VMOVDQU   64(R8)(SI*1), Y3
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPXOR     Y0, Y3, Y7
-	VPXOR     Y0, Y6, Y8
-	VPCMPGTQ  Y8, Y7, Y7
-	VPBLENDVB Y7, Y6, Y3, Y3
-	VMOVDQU   96(R8)(SI*1), Y6
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y6, Y6
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPXOR     Y0, Y3, Y5
+	VPXOR     Y0, Y4, Y6
+	VPCMPGTQ  Y6, Y5, Y5
+	VPBLENDVB Y5, Y4, Y3, Y3
+	VMOVDQU   96(R8)(SI*1), Y4
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y4, Y4
 	VMOVDQU   Y1, (R10)(SI*1)
 	VMOVDQU   Y2, 32(R10)(SI*1)
 	VMOVDQU   Y3, 64(R10)(SI*1)
-	VMOVDQU   Y6, 96(R10)(SI*1)
+	VMOVDQU   Y4, 96(R10)(SI*1)
 	VMOVDQU   Y1, (R11)(SI*1)
 	VMOVDQU   Y2, 32(R11)(SI*1)
 	VMOVDQU   Y3, 64(R11)(SI*1)
-	VMOVDQU   Y6, 96(R11)(SI*1)
+	VMOVDQU   Y4, 96(R11)(SI*1)
 	MOVQ      R12, SI
 	ADDQ      $0x00000080, R12
 	CMPQ      R12, DI
@@ -9912,33 +11385,33 @@ block:
 	VMOVDQU (R9)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y6
+	VMOVDQU 96(R9)(SI*1), Y4
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVDQU   (R9)(SI*1), Y7
-	VPXOR     Y0, Y1, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y1, Y1
-	VMOVDQU   32(R9)(SI*1), Y7
-	VPXOR     Y0, Y2, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y2, Y2
-	VMOVDQU   64(R9)(SI*1), Y7
-	VPXOR     Y0, Y3, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y3, Y3
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y7, Y6, Y6
+	VMOVDQU   (R9)(SI*1), Y5
+	VPXOR     Y0, Y1, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y1, Y1
+	VMOVDQU   32(R9)(SI*1), Y5
+	VPXOR     Y0, Y2, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y2, Y2
+	VMOVDQU   64(R9)(SI*1), Y5
+	VPXOR     Y0, Y3, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y3, Y3
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y5, Y4, Y4
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        block_src
@@ -9951,7 +11424,7 @@ block_dst:
 	VMOVDQU Y1, (R9)(SI*1)
 	VMOVDQU Y2, 32(R9)(SI*1)
 	VMOVDQU Y3, 64(R9)(SI*1)
-	VMOVDQU Y6, 96(R9)(SI*1)
+	VMOVDQU Y4, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -9977,8 +11450,8 @@ single_src:
 	MOVQ      (CX)(R10*8), R9
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y2, Y1, Y1
 	INCQ      R10
 	CMPQ      R10, BX
@@ -9999,24 +11472,65 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y2, Y2, Y2
+	VMOVDQU   (R9)(SI*1), X2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
+	INCQ      R10
+	CMPQ      R10, BX
+	JB        tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X1, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVQ     (R9)(SI*1), X5
-	VPXOR     Y0, Y4, Y1
-	VPXOR     Y0, Y5, Y2
-	VPCMPGTQ  Y2, Y1, Y1
-	VPBLENDVB Y1, Y5, Y4, Y4
+	VPXOR     Y2, Y2, Y2
+	VMOVQ     (R9)(SI*1), X2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y2, Y1, Y1
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        tail8_src
@@ -10026,7 +11540,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X1, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10067,31 +11581,31 @@ one:
 	VMOVDQU   (R8)(SI*1), Y1
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y1, Y2, Y1
 	VMOVDQU   32(R8)(SI*1), Y2
 	VMOVDQU   32(R9)(SI*1), Y3
-	VPXOR     Y0, Y2, Y6
-	VPXOR     Y0, Y3, Y7
-	VPCMPGTQ  Y7, Y6, Y6
-	VPBLENDVB Y6, Y2, Y3, Y2
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
 	VMOVDQU   64(R8)(SI*1), Y3
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPXOR     Y0, Y3, Y7
-	VPXOR     Y0, Y6, Y8
-	VPCMPGTQ  Y8, Y7, Y7
-	VPBLENDVB Y7, Y3, Y6, Y3
-	VMOVDQU   96(R8)(SI*1), Y6
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y6, Y7, Y6
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPXOR     Y0, Y3, Y5
+	VPXOR     Y0, Y4, Y6
+	VPCMPGTQ  Y6, Y5, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VMOVDQU   96(R8)(SI*1), Y4
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
 	VMOVDQU   Y1, (R10)(SI*1)
 	VMOVDQU   Y2, 32(R10)(SI*1)
 	VMOVDQU   Y3, 64(R10)(SI*1)
-	VMOVDQU   Y6, 96(R10)(SI*1)
+	VMOVDQU   Y4, 96(R10)(SI*1)
 	MOVQ      R11, SI
 	ADDQ      $0x00000080, R11
 	CMPQ      R11, DI
@@ -10111,35 +11625,35 @@ two:
 	VMOVDQU   (R8)(SI*1), Y1
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y1, Y2, Y1
 	VMOVDQU   32(R8)(SI*1), Y2
 	VMOVDQU   32(R9)(SI*1), Y3
-	VPXOR     Y0, Y2, Y6
-	VPXOR     Y0, Y3, Y7
-	VPCMPGTQ  Y7, Y6, Y6
-	VPBLENDVB Y6, Y2, Y3, Y2
+	VPXOR     Y0, Y2, Y4
+	VPXOR     Y0, Y3, Y5
+	VPCMPGTQ  Y5, Y4, Y4
+	VPBLENDVB Y4, Y2, Y3, Y2
 	VMOVDQU   64(R8)(SI*1), Y3
-	VMOVDQU   64(R9)(SI*1), Y6
-	VPXOR     Y0, Y3, Y7
-	VPXOR     Y0, Y6, Y8
-	VPCMPGTQ  Y8, Y7, Y7
-	VPBLENDVB Y7, Y3, Y6, Y3
-	VMOVDQU   96(R8)(SI*1), Y6
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y6, Y7, Y6
+	VMOVDQU   64(R9)(SI*1), Y4
+	VPXOR     Y0, Y3, Y5
+	VPXOR     Y0, Y4, Y6
+	VPCMPGTQ  Y6, Y5, Y5
+	VPBLENDVB Y5, Y3, Y4, Y3
+	VMOVDQU   96(R8)(SI*1), Y4
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
 	VMOVDQU   Y1, (R10)(SI*1)
 	VMOVDQU   Y2, 32(R10)(SI*1)
 	VMOVDQU   Y3, 64(R10)(SI*1)
-	VMOVDQU   Y6, 96(R10)(SI*1)
+	VMOVDQU   Y4, 96(R10)(SI*1)
 	VMOVDQU   Y1, (R11)(SI*1)
 	VMOVDQU   Y2, 32(R11)(SI*1)
 	VMOVDQU   Y3, 64(R11)(SI*1)
-	VMOVDQU   Y6, 96(R11)(SI*1)
+	VMOVDQU   Y4, 96(R11)(SI*1)
 	MOVQ      R12, SI
 	ADDQ      $0x00000080, R12
 	CMPQ      R12, DI
@@ -10159,33 +11673,33 @@ block:
 	VMOVDQU (R9)(SI*1), Y1
 	VMOVDQU 32(R9)(SI*1), Y2
 	VMOVDQU 64(R9)(SI*1), Y3
-	VMOVDQU 96(R9)(SI*1), Y6
+	VMOVDQU 96(R9)(SI*1), Y4
 	MOVQ    $0x00000001, R10
 	CMPQ    BX, $0x01
 	JE      block_read
 
 block_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVDQU   (R9)(SI*1), Y7
-	VPXOR     Y0, Y1, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y1, Y7, Y1
-	VMOVDQU   32(R9)(SI*1), Y7
-	VPXOR     Y0, Y2, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y2, Y7, Y2
-	VMOVDQU   64(R9)(SI*1), Y7
-	VPXOR     Y0, Y3, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y3, Y7, Y3
-	VMOVDQU   96(R9)(SI*1), Y7
-	VPXOR     Y0, Y6, Y8
-	VPXOR     Y0, Y7, Y9
-	VPCMPGTQ  Y9, Y8, Y8
-	VPBLENDVB Y8, Y6, Y7, Y6
+	VMOVDQU   (R9)(SI*1), Y5
+	VPXOR     Y0, Y1, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y1, Y5, Y1
+	VMOVDQU   32(R9)(SI*1), Y5
+	VPXOR     Y0, Y2, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y2, Y5, Y2
+	VMOVDQU   64(R9)(SI*1), Y5
+	VPXOR     Y0, Y3, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y3, Y5, Y3
+	VMOVDQU   96(R9)(SI*1), Y5
+	VPXOR     Y0, Y4, Y6
+	VPXOR     Y0, Y5, Y7
+	VPCMPGTQ  Y7, Y6, Y6
+	VPBLENDVB Y6, Y4, Y5, Y4
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        block_src
@@ -10198,7 +11712,7 @@ block_dst:
 	VMOVDQU Y1, (R9)(SI*1)
 	VMOVDQU Y2, 32(R9)(SI*1)
 	VMOVDQU Y3, 64(R9)(SI*1)
-	VMOVDQU Y6, 96(R9)(SI*1)
+	VMOVDQU Y4, 96(R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      block_dst
@@ -10224,8 +11738,8 @@ single_src:
 	MOVQ      (CX)(R10*8), R9
 	VMOVDQU   (R9)(SI*1), Y2
 	VPXOR     Y0, Y1, Y3
-	VPXOR     Y0, Y2, Y6
-	VPCMPGTQ  Y6, Y3, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
 	VPBLENDVB Y3, Y1, Y2, Y1
 	INCQ      R10
 	CMPQ      R10, BX
@@ -10246,24 +11760,65 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ      (CX)(R10*8), R9
+	VPXOR     Y2, Y2, Y2
+	VMOVDQU   (R9)(SI*1), X2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
+	INCQ      R10
+	CMPQ      R10, BX
+	JB        tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X1, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ      (CX)(R10*8), R9
-	VMOVQ     (R9)(SI*1), X5
-	VPXOR     Y0, Y4, Y1
-	VPXOR     Y0, Y5, Y2
-	VPCMPGTQ  Y2, Y1, Y1
-	VPBLENDVB Y1, Y4, Y5, Y4
+	VPXOR     Y2, Y2, Y2
+	VMOVQ     (R9)(SI*1), X2
+	VPXOR     Y0, Y1, Y3
+	VPXOR     Y0, Y2, Y4
+	VPCMPGTQ  Y4, Y3, Y3
+	VPBLENDVB Y3, Y1, Y2, Y1
 	INCQ      R10
 	CMPQ      R10, BX
 	JB        tail8_src
@@ -10273,7 +11828,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X1, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10379,14 +11934,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPAND   Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPAND   Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPAND   Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPAND   Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPAND   Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPAND   Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPAND   Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPAND   Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -10444,21 +11999,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPAND   Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X5
-	VPAND Y5, Y4, Y4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
+	VPAND Y1, Y0, Y0
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -10468,7 +12061,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10484,15 +12077,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPAND        Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPAND        Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -10502,7 +12097,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -10608,14 +12203,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPOR    Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPOR    Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPOR    Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPOR    Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPOR    Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPOR    Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPOR    Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPOR    Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -10673,21 +12268,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPOR    Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X5
-	VPOR  Y5, Y4, Y4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
+	VPOR  Y1, Y0, Y0
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -10697,7 +12330,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10713,15 +12346,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPOR         Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPOR         Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -10731,7 +12366,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst
@@ -10837,14 +12472,14 @@ block:
 
 block_src:
 	MOVQ    (CX)(R10*8), R9
-	VMOVDQU (R9)(SI*1), Y7
-	VPXOR   Y7, Y0, Y0
-	VMOVDQU 32(R9)(SI*1), Y7
-	VPXOR   Y7, Y1, Y1
-	VMOVDQU 64(R9)(SI*1), Y7
-	VPXOR   Y7, Y2, Y2
-	VMOVDQU 96(R9)(SI*1), Y7
-	VPXOR   Y7, Y3, Y3
+	VMOVDQU (R9)(SI*1), Y4
+	VPXOR   Y4, Y0, Y0
+	VMOVDQU 32(R9)(SI*1), Y4
+	VPXOR   Y4, Y1, Y1
+	VMOVDQU 64(R9)(SI*1), Y4
+	VPXOR   Y4, Y2, Y2
+	VMOVDQU 96(R9)(SI*1), Y4
+	VPXOR   Y4, Y3, Y3
 	INCQ    R10
 	CMPQ    R10, BX
 	JB      block_src
@@ -10902,21 +12537,59 @@ single_dst:
 	JBE     single
 
 single_done:
+	LEAQ 16(SI), R8
+	CMPQ R8, DI
+	JA   tail16_done
+
+tail16:
+	MOVQ    (CX), R9
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU (R9)(SI*1), X0
+	MOVQ    $0x00000001, R10
+	CMPQ    BX, $0x01
+	JE      tail16_read
+
+tail16_src:
+	MOVQ    (CX)(R10*8), R9
+	VPXOR   Y1, Y1, Y1
+	VMOVDQU (R9)(SI*1), X1
+	VPXOR   Y1, Y0, Y0
+	INCQ    R10
+	CMPQ    R10, BX
+	JB      tail16_src
+
+tail16_read:
+	XORQ R10, R10
+
+tail16_dst:
+	MOVQ    (AX)(R10*8), R9
+	VMOVDQU X0, (R9)(SI*1)
+	INCQ    R10
+	CMPQ    R10, DX
+	JB      tail16_dst
+	MOVQ    R8, SI
+	ADDQ    $0x00000010, R8
+	CMPQ    R8, DI
+	JBE     tail16
+
+tail16_done:
 	LEAQ 8(SI), R8
 	CMPQ R8, DI
 	JA   tail8_done
 
 tail8:
 	MOVQ  (CX), R9
-	VMOVQ (R9)(SI*1), X4
+	VPXOR Y0, Y0, Y0
+	VMOVQ (R9)(SI*1), X0
 	MOVQ  $0x00000001, R10
 	CMPQ  BX, $0x01
 	JE    tail8_read
 
 tail8_src:
 	MOVQ  (CX)(R10*8), R9
-	VMOVQ (R9)(SI*1), X5
-	VPXOR Y5, Y4, Y4
+	VPXOR Y1, Y1, Y1
+	VMOVQ (R9)(SI*1), X1
+	VPXOR Y1, Y0, Y0
 	INCQ  R10
 	CMPQ  R10, BX
 	JB    tail8_src
@@ -10926,7 +12599,7 @@ tail8_read:
 
 tail8_dst:
 	MOVQ  (AX)(R10*8), R9
-	VMOVQ X4, (R9)(SI*1)
+	VMOVQ X0, (R9)(SI*1)
 	INCQ  R10
 	CMPQ  R10, DX
 	JB    tail8_dst
@@ -10942,15 +12615,17 @@ tail8_done:
 
 tail:
 	MOVQ         (CX), R9
-	VPBROADCASTB (R9)(SI*1), X5
+	VPXOR        Y0, Y0, Y0
+	VPBROADCASTB (R9)(SI*1), X0
 	MOVQ         $0x00000001, R10
 	CMPQ         BX, $0x01
 	JE           tail_read
 
 tail_src:
 	MOVQ         (CX)(R10*8), R9
-	VPBROADCASTB (R9)(SI*1), X6
-	VPXOR        Y6, Y5, Y5
+	VPXOR        Y1, Y1, Y1
+	VPBROADCASTB (R9)(SI*1), X1
+	VPXOR        Y1, Y0, Y0
 	INCQ         R10
 	CMPQ         R10, BX
 	JB           tail_src
@@ -10960,7 +12635,7 @@ tail_read:
 
 tail_dst:
 	MOVQ    (AX)(R10*8), R9
-	VPEXTRB $0x00, X5, (R9)(SI*1)
+	VPEXTRB $0x00, X0, (R9)(SI*1)
 	INCQ    R10
 	CMPQ    R10, DX
 	JB      tail_dst

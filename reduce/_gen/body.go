@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -67,11 +69,7 @@ func (b *body) emit() {
 	b.loop("block", b.kind.block, b.many)
 	Label("rest")
 	b.loop("single", 1, b.many)
-	if wide {
-		b.maskedTail()
-	} else {
-		b.narrowTail()
-	}
+	b.tail()
 	VZEROUPPER()
 	RET()
 }
@@ -101,14 +99,32 @@ func (b *body) steps(name string, bytes int, aligned bool, step func()) {
 	Label(name + "_done")
 }
 
+// tail combines what is less than a vector, by halves of one, then by 8 bytes,
+// then by single elements. Vectors are as wide as ever, but only their first
+// bytes are loaded and stored. A masked store would do it at once, but whoever
+// reads the result right after it, as the next of many small calls does, would
+// have to wait until it is in the cache: masked stores are not forwarded.
+func (b *body) tail() {
+	for bytes := b.kind.unit() / 2; bytes >= 8; bytes /= 2 {
+		b.steps(fmt.Sprint("tail", bytes), bytes, false, func() { b.many(1, mode{bytes: bytes}) })
+	}
+	switch {
+	case b.kind.size == 8:
+	case wide && b.kind.size < 4:
+		b.maskedTail() // not worth up to seven steps
+	default:
+		b.steps("tail", b.kind.size, false, func() { b.many(1, mode{bytes: b.kind.size}) })
+	}
+}
+
 // maskedTail combines what is less than a vector through a mask.
 func (b *body) maskedTail() {
 	rest, ones, mask := GP64(), GP64(), K()
 	MOVQ(b.end, rest)
 	SUBQ(b.off, rest)
 	JE(LabelRef("end"))
-	if shift := map[int]uint64{1: 0, 2: 1, 4: 2, 8: 3}[b.kind.size]; shift > 0 {
-		SHRQ(Imm(shift), rest)
+	if b.kind.size == 2 {
+		SHRQ(Imm(1), rest)
 	}
 	MOVQ(I32(-1), ones)
 	BZHIQ(rest, ones, ones)
@@ -116,15 +132,6 @@ func (b *body) maskedTail() {
 	b.label = "tail"
 	b.many(1, mode{bytes: b.kind.unit(), mask: mask})
 	Label("end")
-}
-
-// narrowTail goes on by 8 bytes and then by single elements. Vectors are as
-// wide as ever, but only their first bytes are loaded and stored.
-func (b *body) narrowTail() {
-	b.steps("tail8", 8, false, func() { b.many(1, mode{bytes: 8}) })
-	if size := b.kind.size; size < 8 {
-		b.steps("tail", size, false, func() { b.many(1, mode{bytes: size}) })
-	}
 }
 
 // at is the place of the i-th vector from off in a buffer.

@@ -60,6 +60,11 @@ func align(n uint64) {
 // loadBits loads a vector as it lies in memory.
 func (k *kind) loadBits(m Mem, md mode) vec {
 	v := newVec()
+	if md.mask == nil && md.bytes < 32 && !wide {
+		// The loads below clear the rest of v, which avo does not know: it
+		// would keep the register from the start of the kernel on.
+		VPXOR(v, v, v)
+	}
 	switch {
 	case md.mask != nil:
 		var to Op = v
