@@ -1,11 +1,13 @@
 package tutti
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"github.com/tutti-go/tutti/algo"
 	"github.com/tutti-go/tutti/bootstrap"
@@ -28,7 +30,8 @@ type Config struct {
 	Exchanger bootstrap.Exchanger
 
 	// Algo forces an algorithm, by its name with or without the collective
-	// ("direct", "allreduce/ring"); empty or "auto" chooses by size.
+	// ("direct", "allreduce/ring"); empty or "auto" chooses by size. It must
+	// be the same on all ranks.
 	Algo string
 	// Path forces a medium: "shm"; empty or "auto" chooses.
 	Path string
@@ -57,7 +60,7 @@ func (e *ConfigError) Error() string {
 // Errors: *ConfigError; bootstrap.ErrNoEnvironment where no Exchanger is given
 // and no launcher has set one up; shm.ErrUnavailable where the machine refuses
 // shared memory; what the Exchanger reports of other ranks.
-func Init(ctx context.Context, cfg Config) (*Comm, error) {
+func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	choose, err := chooser(cfg.Algo)
 	if err != nil {
 		return nil, err
@@ -66,10 +69,17 @@ func Init(ctx context.Context, cfg Config) (*Comm, error) {
 		return nil, &ConfigError{"Path", cfg.Path, []string{"auto", "shm"}}
 	}
 	ex := cfg.Exchanger
+	var afterClose func() error
 	if ex == nil {
 		if ex, err = bootstrap.FromEnv(ctx); err != nil {
 			return nil, err
 		}
+		afterClose = ex.Close
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, ex.Close())
+			}
+		}()
 	}
 	cores, err := jobCores(ctx, ex)
 	if err != nil {
@@ -79,10 +89,11 @@ func Init(ctx context.Context, cfg Config) (*Comm, error) {
 	if err != nil {
 		return nil, err
 	}
-	comm, err := engine.New(ctx, engine.Config{
+	comm, err = engine.New(ctx, engine.Config{
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
-		Plan: algo.New, Choose: choose,
+		Plan: algo.New, Choose: choose, Rules: cmp.Or(cfg.Algo, "auto"),
 		Cores: cores, Threads: cfg.Threads, Logger: cfg.Logger,
+		AfterClose: afterClose,
 	})
 	if err != nil {
 		// Where a rank died, the exchanger knows more than the failed step.
@@ -92,13 +103,14 @@ func Init(ctx context.Context, cfg Config) (*Comm, error) {
 }
 
 // jobCores counts the cores that the ranks may use in all. A rank that is
-// pinned sees its own only, so they put together what each one sees.
+// pinned sees its own only, so they put together what each one sees, and heed
+// the tightest limit that a cgroup sets to one of them.
 func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
 	usable, err := cpu.Usable()
 	if err != nil {
 		return 0, err
 	}
-	var mine []byte
+	mine := binary.LittleEndian.AppendUint32(nil, uint32(cpu.Limited(math.MaxInt32)))
 	for _, core := range usable {
 		mine = binary.LittleEndian.AppendUint32(mine, uint32(core))
 	}
@@ -106,13 +118,17 @@ func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	all := map[uint32]bool{}
-	for _, blob := range blobs {
-		for ; len(blob) >= 4; blob = blob[4:] {
+	all, limit := map[uint32]bool{}, uint32(math.MaxUint32)
+	for rank, blob := range blobs {
+		if len(blob) < 4 {
+			return 0, fmt.Errorf("rank %d tells nothing of its cores: are all ranks the same build?", rank)
+		}
+		limit = min(limit, binary.LittleEndian.Uint32(blob))
+		for blob = blob[4:]; len(blob) >= 4; blob = blob[4:] {
 			all[binary.LittleEndian.Uint32(blob)] = true
 		}
 	}
-	return cpu.Limited(len(all)), nil
+	return min(len(all), int(limit)), nil
 }
 
 // chooser is tune.Choose, or a chooser that insists on one algorithm for the

@@ -27,13 +27,15 @@ const oneShot = "allreduce/oneshot"
 // more, and allocates nothing once a call of the same kind has been made.
 // Errors: *ArgumentError and ErrBusy leave the communicator in order, anything
 // else is a *CallError and final. When ctx ends, the call returns its cause
-// inside a CallError.
+// inside a CallError. Ranks that do not agree get a *MismatchError; only where
+// one of them brings so few bytes that it need not ask the others, and another
+// one more, do they wait for each other until a ctx ends.
 func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op mem.Op) error {
 	if r := &c.repeat; r.matches(send, recv, t, op) {
-		if err := c.enter(); err != nil {
+		if err := c.enter("allreduce"); err != nil {
 			return err
 		}
-		return c.exit("allreduce", c.door.allReduce(ctx, &c.waiter, send, recv, r.kernel, r.count, r.divisor))
+		return c.exit("allreduce", c.door.allReduce(ctx, c.waiters, send, recv, r.stamp, r.kernel, r.count, r.divisor))
 	}
 	count, err := c.checkAllReduce(send, recv, t, op)
 	if err != nil {
@@ -43,7 +45,7 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 	if err != nil {
 		return err
 	}
-	if err := c.enter(); err != nil {
+	if err := c.enter("allreduce"); err != nil {
 		return err
 	}
 	if count == 0 {
@@ -64,8 +66,8 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 	if c.board {
 		req.Blind = true
 		if c.choose(req).Algo == oneShot {
-			c.repeat = repeat{len(send), t, op, kernel, count, divisor}
-			return c.exit("allreduce", c.door.allReduce(ctx, &c.waiter, send, recv, kernel, count, divisor))
+			c.repeat = repeat{len(send), t, op, stampOf(len(send), t, op), kernel, count, divisor}
+			return c.exit("allreduce", c.door.allReduce(ctx, c.waiters, send, recv, c.repeat.stamp, kernel, count, divisor))
 		}
 		req.Blind = false
 	}
@@ -83,6 +85,7 @@ type repeat struct {
 	bytes          int
 	dtype          mem.DType
 	op             mem.Op
+	stamp          stamp
 	kernel         reduce.Func // nil: no call yet
 	count, divisor int
 }
@@ -122,7 +125,7 @@ func (c *Comm) checkAllReduce(send, recv []byte, t mem.DType, op mem.Op) (count 
 // Barrier returns when every rank has called it. Errors are those of
 // AllReduce.
 func (c *Comm) Barrier(ctx context.Context) error {
-	if err := c.enter(); err != nil {
+	if err := c.enter("barrier"); err != nil {
 		return err
 	}
 	if c.size == 1 {

@@ -37,12 +37,12 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	// Only those who exchange bytes need to know of each other that they have
 	// arrived, that is, that the scratch of the previous call is free.
 	for _, rank := range p.touchedBy {
-		if err := c.links[rank].Notify(c.base + plan.Arrived); err != nil {
+		if err := c.notify(rank, c.base+plan.Arrived); err != nil {
 			return err
 		}
 	}
 	for _, rank := range p.touches {
-		if err := c.waiter.Wait(ctx, c.seen[rank], c.base+plan.Arrived); err != nil {
+		if err := c.waiters[rank].Wait(ctx, c.seen[rank], c.base+plan.Arrived); err != nil {
 			return err
 		}
 	}
@@ -52,14 +52,14 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 
 // runMapped is run on a medium where every rank reads every announcement.
 func (c *Comm) runMapped(ctx context.Context, k *call) error {
-	mine := announcementIn(c.controls[c.rank], c.calls)
-	c.announce(mine, k)
+	c.met++
+	c.announce(announcementIn(c.controls[c.rank], c.met), k)
 	c.own.Raise(c.base + plan.Arrived)
 	for rank, seen := range c.seen {
 		if rank == c.rank {
 			continue
 		}
-		if err := c.waiter.Wait(ctx, seen, c.base+plan.Arrived); err != nil {
+		if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (c *Comm) runMapped(ctx context.Context, k *call) error {
 	choice := c.choose(k.request)
 	if choice.Algo == oneShot && len(k.in) <= tune.OneShotBytes {
 		c.base += plan.Arrived
-		return c.door.allReduce(ctx, &c.waiter, k.in, k.out, k.kernel, k.count, k.divisor)
+		return c.door.allReduce(ctx, c.waiters, k.in, k.out, stampOf(len(k.in), k.dtype, k.op), k.kernel, k.count, k.divisor)
 	}
 	p, err := c.program(choice)
 	if err == nil {
@@ -108,10 +108,10 @@ func (c *Comm) announce(a *announcement, k *call) {
 // agree compares all announcements, and reports whether all ranks brought
 // buffers that peers can map.
 func (c *Comm) agree() (mapped bool, err error) {
-	mine := announcementIn(c.controls[c.rank], c.calls)
+	mine := announcementIn(c.controls[c.rank], c.met)
 	mapped = true
 	for rank := range c.controls {
-		theirs := announcementIn(c.controls[rank], c.calls)
+		theirs := announcementIn(c.controls[rank], c.met)
 		if theirs.bytes != mine.bytes || theirs.collective != mine.collective || theirs.dtype != mine.dtype || theirs.op != mine.op {
 			return false, &MismatchError{Rank: rank, Mine: signature(mine), Theirs: signature(theirs)}
 		}
@@ -136,7 +136,7 @@ func (p *program) bindOwn(c *Comm, k *call) {
 // bindPeers points the program at the buffers that the peers announced.
 func (c *Comm) bindPeers(ctx context.Context, p *program, k *call) error {
 	for _, rank := range p.touches {
-		a := announcementIn(c.controls[rank], c.calls)
+		a := announcementIn(c.controls[rank], c.met)
 		in, err := c.mapPeer(ctx, rank, mem.RegionID(a.inRegion), a.inOffset, len(k.in))
 		if err != nil {
 			return err

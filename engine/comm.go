@@ -28,17 +28,21 @@ type Config struct {
 
 	// Plan makes the plan of a name for a number of ranks: algo.New.
 	Plan func(name string, ranks int) (*plan.Plan, error)
-	// Choose picks among plans: tune.Choose. All ranks must be given the same.
+	// Choose picks among plans: tune.Choose. All ranks must be given the same,
+	// and the same Rules as the name for it: New refuses ranks that differ.
 	Choose func(tune.Request) tune.Choice
+	Rules  string
 
-	// Cores is how many cores the ranks of this machine may use in all;
-	// 0 means GOMAXPROCS.
+	// Cores is how many cores the ranks of this machine may use in all, the
+	// same number on all ranks; 0 means GOMAXPROCS.
 	Cores int
 	// Threads reduce for this rank when a message is large; 0 means cores
 	// divided by ranks, at least one.
 	Threads int
 	// Logger takes changes of state; nil discards them.
 	Logger *slog.Logger
+	// AfterClose, if not nil, is the last thing that Close does.
+	AfterClose func() error
 }
 
 // Comm is one rank's membership in a job.
@@ -50,9 +54,10 @@ type Comm struct {
 	cores      int
 	log        *slog.Logger
 
-	waiter link.Waiter
-	fault  link.Fault
-	closed atomic.Bool
+	failures   failures
+	waiters    []link.Waiter // by the rank that is waited for
+	closed     atomic.Bool
+	afterClose func() error
 
 	links   []link.Link     // by rank; ours is nil
 	seen    []*link.Counter // progress of each rank, our own included
@@ -72,6 +77,7 @@ type Comm struct {
 	// would cost a tenth of the smallest allreduce.
 	calling  bool
 	calls    uint64 // how many have begun
+	met      uint64 // how many of them were announced
 	base     uint64 // progress before the current call
 	repeat   repeat
 	programs map[programKey]*program
@@ -84,7 +90,9 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	c := &Comm{
 		rank: cfg.Rank, size: cfg.Size, fabric: cfg.Fabric,
 		plan: cfg.Plan, choose: cfg.Choose, cores: cfg.Cores, log: cfg.Logger,
-		programs: map[programKey]*program{},
+		programs: map[programKey]*program{}, afterClose: cfg.AfterClose,
+		failures: failures{of: make([]link.Fault, cfg.Size)},
+		waiters:  make([]link.Waiter, cfg.Size),
 	}
 	if c.cores <= 0 {
 		c.cores = runtime.GOMAXPROCS(0)
@@ -92,8 +100,10 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	c.waiter = link.Waiter{Patience: link.PatienceFor(c.size, c.cores), Fault: &c.fault}
-	if err := c.join(ctx, cfg.Exchanger); err != nil {
+	for rank := range c.waiters {
+		c.waiters[rank] = link.Waiter{Patience: link.PatienceFor(c.size, c.cores), Fault: &c.failures.of[rank]}
+	}
+	if err := c.join(ctx, cfg.Exchanger, cfg.Rules); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), c.fabric.Close())
 	}
 	threads := cfg.Threads
@@ -105,15 +115,16 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 }
 
 // join connects to every peer and learns where its control region is.
-func (c *Comm) join(ctx context.Context, ex Exchanger) error {
+func (c *Comm) join(ctx context.Context, ex Exchanger, rules string) error {
 	control, err := c.fabric.Alloc(controlBytes)
 	if err != nil {
 		return err
 	}
 	c.control = control
-	c.fabric.Lost(func(_ int, err error) { c.fault.Fail(err) })
+	c.fabric.Lost(c.failures.lost)
 
-	blobs, err := ex.AllGather(ctx, encodeRegion(control.Region()))
+	mine := greeting{control: control.Region(), cores: c.cores, rules: rules}
+	blobs, err := ex.AllGather(ctx, mine.encode())
 	if err != nil {
 		return err
 	}
@@ -121,9 +132,14 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 	c.links, c.mappers = make([]link.Link, n), make([]link.Mapper, n)
 	c.seen, c.controls, c.peerRegions = make([]*link.Counter, n), make([][]byte, n), make([]mem.RegionID, n)
 	for rank, blob := range blobs {
-		if c.peerRegions[rank], err = decodeRegion(blob); err != nil {
+		theirs, err := decodeGreeting(blob)
+		if err == nil {
+			err = mine.agrees(theirs)
+		}
+		if err != nil {
 			return fmt.Errorf("rank %d: %w", rank, err)
 		}
+		c.peerRegions[rank] = theirs.control
 		if rank == c.rank {
 			continue
 		}
@@ -182,11 +198,16 @@ func (c *Comm) Alloc(bytes int) (*mem.Buffer, error) {
 	}
 	b, err := c.fabric.Alloc(bytes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("rank %d: alloc: %w", c.rank, err)
 	}
 	c.buffers.add(extentOf(b))
 	return mem.NewBuffer(b.Region(), b.Bytes(), func() error {
 		c.buffers.remove(b.Region())
+		if c.failures.comm.Err() != nil {
+			// A call of ours failed half-way: a slow peer may still be at work
+			// in this memory. It goes with everything else when we close.
+			return nil
+		}
 		return b.Free()
 	}), nil
 }
@@ -197,29 +218,36 @@ func (c *Comm) Abort(err error) {
 	if err == nil {
 		err = link.ErrAborted
 	}
-	c.fault.Fail(err)
+	c.failures.fail(err)
 }
 
 // Close leaves the job and frees every buffer. No call may be running: to end
-// one, Abort it and let it return. Close does not wait for the other ranks;
-// what this rank owed them is done when its last call has returned. Calling it
-// again does nothing.
+// one, Abort it and let it return; Close refuses with ErrBusy if it notices
+// one. It does not wait for the other ranks; what this rank owed them is done
+// when its last call has returned. Calling it again does nothing.
 func (c *Comm) Close() error {
-	if !c.closed.CompareAndSwap(false, true) {
-		return nil
-	}
-	c.fault.Fail(link.ErrClosed)
-	c.team.close()
-	return c.fabric.Close()
-}
-
-// enter begins a collective; the caller leaves by exit.
-func (c *Comm) enter() error {
 	if c.calling {
 		return ErrBusy
 	}
-	if err := c.fault.Err(); err != nil {
-		return err
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	c.failures.fail(link.ErrClosed)
+	c.team.close()
+	err := c.fabric.Close()
+	if c.afterClose != nil {
+		err = errors.Join(err, c.afterClose())
+	}
+	return err
+}
+
+// enter begins a collective; the caller leaves by exit.
+func (c *Comm) enter(call string) error {
+	if c.calling {
+		return ErrBusy
+	}
+	if err := c.failures.comm.Err(); err != nil {
+		return c.failed(call, err)
 	}
 	c.calling = true
 	c.calls++
@@ -236,12 +264,13 @@ func (c *Comm) exit(call string, err error) error {
 }
 
 func (c *Comm) failed(call string, err error) error {
-	if !recoverable(err) {
-		failure := &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
-		if c.fault.Fail(failure) {
-			c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
-		}
-		err = failure
+	var failure *CallError
+	if recoverable(err) || errors.As(err, &failure) {
+		return err
 	}
-	return err
+	failure = &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
+	if c.failures.fail(failure) {
+		c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
+	}
+	return failure
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/tutti-go/tutti/bootstrap"
-	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/link/linktest"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/tune"
@@ -34,7 +33,8 @@ func BenchmarkDoorAlone(b *testing.B) {
 	defer comms[0].Close()
 	defer comms[1].Close()
 	for i := range doorLines {
-		link.CounterAt(lineIn(comms[1].controls[1], i)).Raise(math.MaxUint64)
+		*comms[1].door.lines[i].stamps[1] = stampOf(8, mem.F32, mem.Sum)
+		comms[1].door.lines[i].counters[1].Raise(math.MaxUint64)
 	}
 	x := mem.Bytes([]float32{1, 2})
 	ctx := context.Background()

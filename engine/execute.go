@@ -19,6 +19,9 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 	g := p.tile(len(k.in))
 	base := c.base
 	for i := range g.tiles + p.maxSkew {
+		if err := c.interrupted(ctx); err != nil {
+			return err
+		}
 		for j := range p.actions {
 			a := &p.actions[j]
 			t := i - a.skew
@@ -29,7 +32,7 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 				if t < w.lag {
 					continue
 				}
-				if err := c.waiter.Wait(ctx, c.seen[w.rank], base+w.offset+uint64(t-w.lag)*p.stride); err != nil {
+				if err := c.waiters[w.rank].Wait(ctx, c.seen[w.rank], base+w.offset+uint64(t-w.lag)*p.stride); err != nil {
 					return err
 				}
 			}
@@ -42,19 +45,29 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 			progress := base + plan.Arrived + uint64(i)*p.stride + uint64(j) + 1
 			c.own.Raise(progress)
 			for _, rank := range a.notify {
-				if err := c.links[rank].Notify(progress); err != nil {
+				if err := c.notify(rank, progress); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for _, w := range p.finish {
-		if err := c.waiter.Wait(ctx, c.seen[w.rank], base+w.offset+uint64(g.tiles-1-w.lag)*p.stride); err != nil {
+		if err := c.waiters[w.rank].Wait(ctx, c.seen[w.rank], base+w.offset+uint64(g.tiles-1-w.lag)*p.stride); err != nil {
 			return err
 		}
 	}
 	c.base = base + p.end(g.tiles)
 	return nil
+}
+
+// interrupted returns why a call should end though nothing keeps it waiting.
+func (c *Comm) interrupted(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+		return c.failures.comm.Err()
+	}
 }
 
 // perform does the work of one action on one tile.

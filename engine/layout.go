@@ -11,7 +11,7 @@ import (
 // that belongs to the communicator itself:
 //
 //	two announcements   one line each, used by even and odd calls
-//	eight lines         of the one-shot door, used in turn by its small calls
+//	eight lines         of the one-shot door, used in turn by its calls
 //	two slots           of the one-shot door, used by its even and odd calls
 //	scratch             what plans call Scratch
 //
@@ -23,7 +23,7 @@ const (
 	lineOffset     = 2 * link.LineBytes
 	doorLines      = 8
 	slotOffset     = lineOffset + doorLines*link.LineBytes
-	slotBytes      = link.LineBytes + tune.OneShotBytes
+	slotBytes      = tune.OneShotBytes
 	scratchOffset  = (slotOffset + 2*slotBytes + 4095) / 4096 * 4096
 	scratchBytes   = 8 << 20
 	controlBytes   = scratchOffset + scratchBytes
@@ -43,7 +43,7 @@ type announcement struct {
 	op         uint8
 }
 
-// announcementIn is the announcement for a call in a rank's control region.
+// announcementIn is the announcement for an announced call in a rank's control region.
 func announcementIn(control []byte, call uint64) *announcement {
 	line := control[announceOffset+int(call&1)*link.LineBytes:][:link.LineBytes]
 	return (*announcement)(unsafe.Pointer(&line[0]))

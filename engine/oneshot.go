@@ -6,17 +6,19 @@ import (
 
 	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/reduce"
 )
 
 // door runs allreduce/oneshot over mapped memory without the executor: the
 // only way to a few hundred nanoseconds. It computes what that plan states.
 //
-// Each rank has eight lines for payloads of up to 48 bytes and two slots for
-// larger ones. Both start with a counter, and the payload of a line rides in
-// the counter's own cache line, so that it arrives with the count. To call, a
-// rank copies its input into its line or slot and raises the counter there to
-// the number of the call; it then waits for everybody's counter and reduces
+// Each rank has eight lines, each a counter with 48 bytes behind it, and two
+// slots for payloads that are too large for those. To call, a rank copies its
+// input into a line or slot, its stamp into the line, and raises the counter
+// there to the number of the call; a small payload thus arrives with the
+// count, in one cache line. It then waits for everybody's counter and reduces
 // all payloads, in rank order, into its output. There is no second
 // synchronisation:
 //
@@ -30,67 +32,91 @@ import (
 type door struct {
 	calls uint64
 	own   int // our rank
-	lines [doorLines]exchange
-	slots [2]exchange
+	lines [doorLines]line
+	slots [2]payloads
 	dst   [1]unsafe.Pointer
 }
 
-// exchange is what all ranks use for one call of the door: by rank, the
-// counter and the payload.
-type exchange struct {
+// line is what all ranks use for one call of the door, by rank.
+type line struct {
 	counters []*link.Counter
-	payloads []unsafe.Pointer
-	mine     []byte // our payload
+	stamps   []*stamp
+	payloads
+}
+
+// payloads are places for the inputs of a call, by rank.
+type payloads struct {
+	at   []unsafe.Pointer
+	mine []byte // our own
+}
+
+// stamp is what all ranks of a call of the door must agree in: the bytes of a
+// buffer, the element type and the operator.
+type stamp uint64
+
+const stampBytes = int(unsafe.Sizeof(stamp(0)))
+
+func stampOf(bytes int, t mem.DType, op mem.Op) stamp {
+	return stamp(bytes)<<16 | stamp(t)<<8 | stamp(op)
+}
+
+func (s stamp) signature() Signature {
+	return Signature{Call: plan.AllReduce.String(), Bytes: int(s >> 16), Type: mem.DType(s >> 8 & 0xff), Op: mem.Op(s & 0xff)}
 }
 
 func newDoor(controls [][]byte, own int) door {
 	d := door{own: own}
 	for i := range d.lines {
+		l := &d.lines[i]
 		for rank, control := range controls {
 			c := link.CounterAt(lineIn(control, i))
-			d.lines[i].add(c, c.Data[:], rank == own)
+			l.counters = append(l.counters, c)
+			l.stamps = append(l.stamps, (*stamp)(unsafe.Pointer(&c.Data[0])))
+			l.add(c.Data[stampBytes:], rank == own)
 		}
 	}
 	for i := range d.slots {
 		for rank, control := range controls {
-			b := slotIn(control, i)
-			d.slots[i].add(link.CounterAt(b), b[link.LineBytes:], rank == own)
+			d.slots[i].add(slotIn(control, i), rank == own)
 		}
 	}
 	return d
 }
 
-func (x *exchange) add(c *link.Counter, payload []byte, mine bool) {
-	x.counters = append(x.counters, c)
-	x.payloads = append(x.payloads, unsafe.Pointer(unsafe.SliceData(payload)))
+func (p *payloads) add(payload []byte, mine bool) {
+	p.at = append(p.at, unsafe.Pointer(unsafe.SliceData(payload)))
 	if mine {
-		x.mine = payload
+		p.mine = payload
 	}
 }
 
 // allReduce reduces count elements; send and recv are at most
-// tune.OneShotBytes long and may be the same memory.
-func (d *door) allReduce(ctx context.Context, w *link.Waiter, send, recv []byte, kernel reduce.Func, count, divisor int) error {
+// tune.OneShotBytes long and may be the same memory. waiters are by rank.
+func (d *door) allReduce(ctx context.Context, waiters []link.Waiter, send, recv []byte, s stamp, kernel reduce.Func, count, divisor int) error {
 	d.calls++
-	x := &d.lines[d.calls%doorLines]
-	if len(send) > len(x.mine) {
-		x = &d.slots[d.calls%2]
+	l := &d.lines[d.calls%doorLines]
+	p := &l.payloads
+	if len(send) > len(p.mine) {
+		p = &d.slots[d.calls%2]
 	}
-	move.Bytes(x.mine, send)
-	x.counters[d.own].Raise(d.calls)
+	move.Bytes(p.mine, send)
+	*l.stamps[d.own] = s
+	l.counters[d.own].Raise(d.calls)
 	// A write that means nothing fetches the next call's line for writing while
 	// this call waits: its readers were done with it calls ago.
-	next := d.lines[(d.calls+1)%doorLines].mine
-	next[len(next)-1] = 0
-	for rank, c := range x.counters {
+	*d.lines[(d.calls+1)%doorLines].stamps[d.own] = 0
+	for rank, c := range l.counters {
 		if rank == d.own {
 			continue
 		}
-		if err := w.Wait(ctx, c, d.calls); err != nil {
+		if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 			return err
+		}
+		if theirs := *l.stamps[rank]; theirs != s {
+			return &MismatchError{Rank: rank, Mine: s.signature(), Theirs: theirs.signature()}
 		}
 	}
 	d.dst[0] = unsafe.Pointer(unsafe.SliceData(recv))
-	kernel(d.dst[:], x.payloads, count, divisor)
+	kernel(d.dst[:], p.at, count, divisor)
 	return nil
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 	"unsafe"
@@ -59,7 +60,7 @@ func newTeam(threads int) *team {
 func (t *team) close() {
 	t.fault.Fail(link.ErrClosed)
 	for _, h := range t.helpers {
-		h.work.Raise(h.work.Load()) // wakes it to see the fault
+		h.work.Raise(math.MaxUint64) // wakes it to see the fault
 	}
 	t.running.Wait()
 }
@@ -68,7 +69,7 @@ func (t *team) close() {
 // the team is closed.
 func (t *team) serve(h *helper, number int) {
 	for turn := uint64(0); ; {
-		if t.waiter.Wait(context.Background(), &h.work, turn+1) != nil {
+		if t.waiter.Wait(context.Background(), &h.work, turn+1) != nil || t.fault.Err() != nil {
 			return
 		}
 		turn = h.work.Load() // small jobs may have gone by without this thread
