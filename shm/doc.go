@@ -9,8 +9,10 @@
 // however they end.
 //
 // Fabric implements link.Fabric and link.Board; its links implement
-// link.Mapper. Each fabric runs one goroutine that accepts connections and one
-// for each connection; Close stops them all.
+// link.Mapper. Each fabric runs a goroutine that accepts connections, two for
+// each connection that it accepted and one for each that it made; Close stops
+// them all. No call but Connect and the first Map of a region waits for a
+// peer, stopped or not; Close waits a second at most.
 //
 // It needs Linux with memfd_create, futex and Unix sockets.
 package shm

@@ -104,7 +104,7 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	}
 	s, granted, err := newSegment(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("shm: rank %d: %w", f.rank, err)
+		return nil, fmt.Errorf("shm: %w", err)
 	}
 	if granted.lockErr != nil {
 		f.sayNoLocks.Do(func() {
@@ -132,7 +132,7 @@ func (f *Fabric) free(region mem.RegionID) error {
 	if !ok {
 		return nil // freed by Close
 	}
-	f.server.broadcast(message{kind: kindFreed, region: uint32(region)})
+	f.server.freed(region)
 	return s.close()
 }
 

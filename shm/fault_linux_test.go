@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
 )
 
 // beside is the Exchanger of rank 0 of two, whose rank 1 is not a fabric.
@@ -165,5 +167,146 @@ func TestAllocTooLarge(t *testing.T) {
 	}
 	if _, err := f.Alloc(math.MaxInt); !errors.Is(err, unix.ENOMEM) {
 		t.Errorf("got %v, want ENOMEM", err)
+	}
+}
+
+// greeted is a connection to a fabric that has said hello as rank 1.
+func greeted(t *testing.T, f *Fabric) *net.UnixConn {
+	t.Helper()
+	conn, err := net.DialUnix("unixpacket", nil, f.server.listener.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	say(t, conn, message{kind: kindHello, region: 1, token: f.server.token})
+	return conn
+}
+
+func say(t *testing.T, conn *net.UnixConn, m message) {
+	t.Helper()
+	if _, err := conn.Write(m.encode()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStoppedPeer: one that does not read keeps nobody waiting, and finds all
+// it missed in order when it reads again.
+func TestStoppedPeer(t *testing.T) {
+	checkLeaks(t)
+	f, err := Open(t.Context(), beside{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	conn := greeted(t, f)
+	const regions = 400 // more than a socket holds
+	var buffers []*mem.Buffer
+	for range regions {
+		b, err := f.Alloc(8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		buffers = append(buffers, b)
+		say(t, conn, message{kind: kindWant, region: uint32(b.Region())})
+	}
+	for _, b := range buffers {
+		if err := within(t, "Free", b.Free); err != nil {
+			t.Error(err)
+		}
+	}
+	handed := map[uint32]bool{}
+	for asked := regions; asked > 0 || len(handed) > 0; {
+		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+		m, fd, err := readWithDescriptor(conn)
+		if err != nil {
+			t.Fatalf("%d answers and %d notices missing: %v", asked, len(handed), err)
+		}
+		switch {
+		case m.kind == kindHave:
+			asked--
+			if fd >= 0 {
+				handed[m.region] = true
+				unix.Close(fd)
+			}
+		case m.kind == kindFreed && handed[m.region]:
+			delete(handed, m.region)
+		default:
+			t.Fatalf("got %+v", m)
+		}
+	}
+}
+
+// TestCloseWithStoppedPeer: Close does not wait for one that never reads.
+func TestCloseWithStoppedPeer(t *testing.T) {
+	checkLeaks(t)
+	f, err := Open(t.Context(), beside{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := greeted(t, f)
+	for range 2000 {
+		say(t, conn, message{kind: kindWant, region: 77})
+	}
+	if err := within(t, "Close", f.Close); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLateClient: a connection that comes through while the fabric closes is
+// hung up on.
+func TestLateClient(t *testing.T) {
+	checkLeaks(t)
+	f, err := Open(t.Context(), beside{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: "@" + t.Name(), Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.DialUnix("unixpacket", nil, l.Addr().(*net.UnixAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	accepted, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, conn, message{kind: kindHello, region: 1, token: f.server.token})
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := within(t, "refusing", func() error { return f.server.serve(accepted) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOneConnectionPerRank: a rank may connect again, another process may not
+// in its name.
+func TestOneConnectionPerRank(t *testing.T) {
+	checkLeaks(t)
+	f, err := Open(t.Context(), beside{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	first := greeted(t, f)
+	say(t, first, message{kind: kindWant, region: uint32(boardRegion)})
+	if _, fd, err := readWithDescriptor(first); err != nil || unix.Close(fd) != nil {
+		t.Fatal("not served", err)
+	}
+	if err := f.server.admit(&client{rank: 1, pid: 1}); err == nil {
+		t.Error("let in process 1 as a rank that is another process")
+	}
+	second := greeted(t, f)
+	say(t, second, message{kind: kindWant, region: uint32(boardRegion)})
+	if _, fd, err := readWithDescriptor(second); err != nil || unix.Close(fd) != nil {
+		t.Error("the second connection is not served", err)
+	}
+	_ = first.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := first.Read(make([]byte, 64)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the first connection lives on: %d bytes, %v", n, err)
 	}
 }

@@ -112,13 +112,17 @@ func TestStrangerIsRefused(t *testing.T) {
 	fabrics := openAll(t, 2)
 	defer fabrics[0].Close()
 	defer fabrics[1].Close()
-	to := fabrics[1].(*Fabric).cards[0].socket()
+	card := fabrics[1].(*Fabric).cards[0]
+	to := card.socket()
 	for name, send := range map[string][]byte{
-		"wrong token": (&message{kind: kindHello, token: [tokenBytes]byte{1}}).encode(),
-		"no hello":    (&message{kind: kindWant, region: uint32(boardRegion)}).encode(),
-		"short":       {1},
-		"long":        make([]byte, 4096),
-		"noise":       noise(messageBytes),
+		"no such rank":  (&message{kind: kindHello, region: 2, token: card.token}).encode(),
+		"negative rank": (&message{kind: kindHello, region: 1<<32 - 1, token: card.token}).encode(),
+		"its own rank":  (&message{kind: kindHello, region: 0, token: card.token}).encode(),
+		"wrong token":   (&message{kind: kindHello, token: [tokenBytes]byte{1}}).encode(),
+		"no hello":      (&message{kind: kindWant, region: uint32(boardRegion)}).encode(),
+		"short":         {1},
+		"long":          make([]byte, 4096),
+		"noise":         noise(messageBytes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("unixpacket", to)

@@ -7,13 +7,14 @@ import (
 )
 
 // What ranks say to each other over the Unix socket. Messages are datagrams
-// of a fixed size (SOCK_SEQPACKET), little-endian:
+// of a fixed size (SOCK_SEQPACKET), little-endian: kind(4) region(4) bytes(8)
+// token(16). What a kind does not use is zero.
 //
-//	hello   token(16) rank(4)      client to server, first
-//	want    region(4)              client to server
-//	have    region(4) bytes(8)     server to client, with a descriptor; 0 bytes: no such region
-//	freed   region(4)              server to client: unmap it
-//	bye                            server to client: closed in good order
+//	hello   region: the client's rank; token   client to server, first
+//	want    region                             client to server
+//	have    region, bytes                      server to client, with a descriptor; 0 bytes: no such region
+//	freed   region                             server to client: no longer to be had
+//	bye                                        server to client: closed in good order
 const (
 	tokenBytes   = 16
 	messageBytes = 32
