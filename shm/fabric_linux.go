@@ -102,6 +102,11 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	if f.isClosed() {
 		return nil, &ClosedError{f.rank, "alloc"}
 	}
+	for i := range f.peers { // there may be no memory before their memory goes
+		f.peers[i].mu.Lock()
+		f.peers[i].unmapFreed()
+		f.peers[i].mu.Unlock()
+	}
 	s, granted, err := newSegment(bytes)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %w", err)
@@ -123,7 +128,8 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	return mem.NewBuffer(region, s.memory[:bytes:bytes], func() error { return f.free(region) }), nil
 }
 
-// free takes a region out of service; peers that mapped it are told to unmap.
+// free takes a region out of service; peers that mapped it are told, and
+// unmap it when they cannot be using it any more.
 func (f *Fabric) free(region mem.RegionID) error {
 	f.mu.Lock()
 	s, ok := f.segments[region]
@@ -132,7 +138,7 @@ func (f *Fabric) free(region mem.RegionID) error {
 	if !ok {
 		return nil // freed by Close
 	}
-	f.server.freed(region)
+	f.server.freed(region, f.own.Load())
 	return s.close()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,15 @@ import (
 
 // peer is this rank's view of another: the connection it fetches regions by,
 // and what it has mapped.
+//
+// One goroutine reads from the connection, and maps. It does not unmap what the
+// peer frees: a peer whose call failed may free while this rank, which is slow,
+// still computes in that memory. The notice therefore carries the peer's
+// progress. A peer whose progress has risen past it has begun another call, so
+// it has left the earlier ones in good order, which it does only when nobody
+// touches its buffers any more. From then on any thread may unmap; Map and
+// Alloc do. After a failed call progress stands still, and the memory stays
+// until Close.
 type peer struct {
 	connecting sync.Mutex
 	fabric     *Fabric
@@ -30,8 +40,15 @@ type peer struct {
 	mu     sync.Mutex
 	mapped map[mem.RegionID][]byte
 	wanted map[mem.RegionID][]chan<- mapping
+	freed  []freedRegion
 	gone   error // why no region can be had any more
 	asking sync.Mutex
+}
+
+// freedRegion is memory that the peer has freed and that is still mapped here.
+type freedRegion struct {
+	memory   []byte
+	progress uint64 // of the peer, when it freed the region
 }
 
 // mapping is the answer to a want.
@@ -83,7 +100,7 @@ func (p *peer) read() {
 		case kindHave:
 			p.have(m, fd)
 		case kindFreed:
-			p.freed(mem.RegionID(m.region))
+			p.retire(mem.RegionID(m.region), m.bytes)
 		case kindBye:
 			good = true
 		}
@@ -127,16 +144,32 @@ func (p *peer) answer(region mem.RegionID, got mapping) {
 	}
 }
 
-func (p *peer) freed(region mem.RegionID) {
+// retire takes a region that the peer has freed out of use.
+func (p *peer) retire(region mem.RegionID, progress uint64) {
 	p.mu.Lock()
-	memory, ok := p.mapped[region]
-	delete(p.mapped, region)
-	p.mu.Unlock()
-	if ok {
-		if err := unmapForeign(memory); err != nil {
+	defer p.mu.Unlock()
+	if memory, ok := p.mapped[region]; ok {
+		delete(p.mapped, region)
+		p.freed = append(p.freed, freedRegion{memory, progress})
+	}
+}
+
+// unmapFreed unmaps what the peer has freed and nobody can be using. p.mu is
+// held.
+func (p *peer) unmapFreed() {
+	if len(p.freed) == 0 {
+		return
+	}
+	progress := link.CounterAt(p.mapped[boardRegion]).Load()
+	p.freed = slices.DeleteFunc(p.freed, func(r freedRegion) bool {
+		if progress <= r.progress {
+			return false
+		}
+		if err := unmapForeign(r.memory); err != nil {
 			p.fabric.log.Warn("unmapping a freed region", "rank", p.fabric.rank, "peer", p.rank, "cause", err)
 		}
-	}
+		return true
+	})
 }
 
 // leave records that the peer is gone and tells everybody who waits for it.
@@ -168,6 +201,7 @@ func (p *peer) leave(good bool, cause error) {
 // need be.
 func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) {
 	p.mu.Lock()
+	p.unmapFreed()
 	if memory, ok := p.mapped[region]; ok {
 		p.mu.Unlock()
 		return memory, nil
@@ -229,7 +263,10 @@ func (p *peer) hangUp() error {
 	for _, memory := range p.mapped {
 		err = errors.Join(err, unmapForeign(memory))
 	}
-	p.mapped = nil
+	for _, r := range p.freed {
+		err = errors.Join(err, unmapForeign(r.memory))
+	}
+	p.mapped, p.freed = nil, nil
 	p.conn = nil
 	p.link = nil
 	return err

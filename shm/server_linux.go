@@ -241,13 +241,14 @@ func (s *server) hand(c *client, region mem.RegionID) error {
 	return err
 }
 
-// freed tells those that have been handed a region that it is no more.
-func (s *server) freed(region mem.RegionID) {
+// freed tells those that have been handed a region that it is no more, and at
+// which progress of this rank.
+func (s *server) freed(region mem.RegionID, progress uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
 		if c != nil && c.forget(region) {
-			c.tell(message{kind: kindFreed, region: uint32(region)})
+			c.tell(message{kind: kindFreed, region: uint32(region), bytes: progress})
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/link/linktest"
+	"github.com/tutti-go/tutti/mem"
 )
 
 func openAll(t *testing.T, n int) []link.Fabric {
@@ -148,38 +149,58 @@ func noise(n int) []byte {
 	return b
 }
 
+// TestFreeUnmapsAtPeer: a freed region cannot be had any more, but a peer that
+// may be at work in it keeps it until the owner is known to be in a later call.
 func TestFreeUnmapsAtPeer(t *testing.T) {
 	fabrics := openAll(t, 2)
 	defer fabrics[0].Close()
 	defer fabrics[1].Close()
-	b, err := fabrics[1].Alloc(1 << 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	owner := fabrics[1].(*Fabric)
 	l, err := fabrics[0].Connect(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.(link.Mapper).Map(t.Context(), b.Region()); err != nil {
-		t.Fatal(err)
-	}
+	look := func(region mem.RegionID) ([]byte, error) { return l.(link.Mapper).Map(t.Context(), region) }
 	p := &fabrics[0].(*Fabric).peers[1]
-	if err := b.Free(); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	freed := func() int {
 		p.mu.Lock()
-		_, still := p.mapped[b.Region()]
-		p.mu.Unlock()
-		if !still {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("still mapped 10 s after Free")
-		}
+		defer p.mu.Unlock()
+		return len(p.freed)
 	}
-	if _, err := l.(link.Mapper).Map(t.Context(), b.Region()); !errors.Is(err, link.ErrRange) {
-		t.Errorf("mapping a freed region: %v, want ErrRange", err)
+	for name, unmap := range map[string]func() error{
+		"map":   func() error { _, err := look(boardRegion); return err },
+		"alloc": func() error { _, err := fabrics[0].Alloc(8); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := owner.Alloc(1 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			owner.Own().Raise(owner.Own().Load() + 1) // the call in which both use b
+			view, err := look(b.Region())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Free(); err != nil {
+				t.Fatal(err)
+			}
+			for end := time.Now().Add(10 * time.Second); freed() == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("not told of the Free within 10 s")
+				}
+			}
+			if _, err := look(b.Region()); !errors.Is(err, link.ErrRange) {
+				t.Errorf("mapping a freed region: %v, want ErrRange", err)
+			}
+			if err := unmap(); err != nil || freed() != 1 {
+				t.Fatalf("unmapped while it may be in use: %v", err)
+			}
+			view[len(view)-1]++                       // kills the process if it is
+			owner.Own().Raise(owner.Own().Load() + 1) // the next call
+			if err := unmap(); err != nil || freed() != 0 {
+				t.Errorf("still mapped when the owner is in its next call: %v", err)
+			}
+		})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 //	hello   region: the client's rank; token   client to server, first
 //	want    region                             client to server
 //	have    region, bytes                      server to client, with a descriptor; 0 bytes: no such region
-//	freed   region                             server to client: no longer to be had
+//	freed   region, bytes: the server's count  server to client: gone; unmap it when the count has risen
 //	bye                                        server to client: closed in good order
 const (
 	tokenBytes   = 16
