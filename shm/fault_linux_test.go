@@ -87,8 +87,8 @@ func within[T any](t *testing.T, what string, f func() T) T {
 	}
 }
 
-// TestConnectEnds: by its context where the peer is stopped, at once where the
-// peer dies, and with Close; and not one of them is the peer's loss.
+// TestConnectEnds: by its context where the peer is stopped, with Close, and at
+// once where the peer leaves or dies. Only the last two are the peer's doing.
 func TestConnectEnds(t *testing.T) {
 	checkLeaks(t)
 	release := make(chan struct{})
@@ -102,6 +102,11 @@ func TestConnectEnds(t *testing.T) {
 	}{
 		"stopped": {stopped, 20 * time.Millisecond, false, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 		"closed":  {stopped, time.Hour, true, func(err error) bool { return errors.Is(err, link.ErrClosed) }},
+		"leaves": {func(c *net.UnixConn) {
+			_, _ = readMessage(c)
+			time.Sleep(5 * time.Millisecond) // the want is there and stays unread
+			_, _ = c.Write((&message{kind: kindBye}).encode())
+		}, time.Hour, false, func(err error) bool { return errors.Is(err, link.ErrClosed) }},
 		"dies": {func(c *net.UnixConn) { _, _ = readMessage(c) }, time.Hour, false, func(err error) bool {
 			var lost *link.PeerLostError
 			return errors.As(err, &lost) && lost.Rank == 1
@@ -126,7 +131,7 @@ func TestConnectEnds(t *testing.T) {
 					t.Errorf("Connect: %v", err)
 				}
 			}
-			if name != "dies" && len(lost) != 0 {
+			if (name == "stopped" || name == "closed") && len(lost) != 0 {
 				t.Errorf("reported as lost: %v", <-lost)
 			}
 		})

@@ -92,6 +92,9 @@ func (p *peer) read() {
 	good := false
 	for {
 		m, fd, err := readWithDescriptor(p.conn)
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // it left without reading all we said; what it said last is still to come
+		}
 		if err != nil {
 			p.leave(good, err)
 			return
