@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,8 +26,13 @@ const (
 // and not a large allocation.
 const maxSize = 1 << 16
 
-// FromEnv joins the job that the environment describes. The error is
-// ErrNoEnvironment where there is none, an *EnvError where it makes no sense.
+// inherited is whether the descriptor in the environment has been used. Its
+// number may be anybody's after that.
+var inherited atomic.Bool
+
+// FromEnv joins the job that the environment describes. A process can do that
+// once, and keeps the Exchanger. The error is ErrNoEnvironment where there is
+// no job, an *EnvError where the description makes no sense or was used before.
 func FromEnv(context.Context) (Exchanger, error) {
 	if os.Getenv(EnvRank) == "" {
 		return nil, ErrNoEnvironment
@@ -46,6 +52,9 @@ func FromEnv(context.Context) (Exchanger, error) {
 	fd, err := strconv.Atoi(number)
 	if !ok || err != nil || fd < 3 {
 		return nil, &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "fd:N, the number of an inherited socket"}
+	}
+	if inherited.Swap(true) {
+		return nil, &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "a socket that is not in use: this process has called FromEnv before"}
 	}
 	file := os.NewFile(uintptr(fd), "bootstrap")
 	conn, err := net.FileConn(file)
