@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,6 +56,50 @@ func play(role string) int {
 					return 7
 				}
 			}
+		}
+		return 0
+	case "twice": // what the descriptor's number is by now stays open
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return 8
+		}
+		defer f.Close()
+		number, _ := strconv.Atoi(strings.TrimPrefix(os.Getenv(EnvBootstrap), "fd:"))
+		if int(f.Fd()) != number && syscall.Dup3(int(f.Fd()), number, 0) != nil {
+			return 7
+		}
+		_, err = FromEnv(context.Background())
+		var e *EnvError
+		var st syscall.Stat_t
+		if !errors.As(err, &e) || e.Name != EnvBootstrap || syscall.Fstat(number, &st) != nil {
+			fmt.Fprintln(os.Stderr, "second FromEnv:", err)
+			return 6
+		}
+		if _, err := x.AllGather(context.Background(), nil); err != nil {
+			return 5
+		}
+		return 0
+	case "leave", "close": // rank 1 leaves before the others are done
+		if x.Rank() != 1 {
+			_, err := x.AllGather(context.Background(), nil)
+			var job *JobError
+			if !errors.As(err, &job) || !strings.Contains(job.Reason, "rank 1") {
+				fmt.Fprintln(os.Stderr, "told:", err)
+				return 6
+			}
+		} else if role == "close" {
+			x.Close()
+			time.Sleep(grace + grace/4)
+		}
+		return 0
+	case "linger": // rank 1 is done long before the others leave
+		for range 2 {
+			if _, err := x.AllGather(context.Background(), nil); err != nil {
+				return 8
+			}
+		}
+		if x.Rank() != 1 {
+			time.Sleep(50 * time.Millisecond)
 		}
 		return 0
 	case "die": // rank 1 dies; the others must be told
@@ -138,6 +183,33 @@ func TestDeadRankIsNamed(t *testing.T) {
 	}
 	if err := launch(t, 2, "stubborn"); !errors.As(err, &e) || e.Rank != 0 || e.ExitCode != 3 {
 		t.Errorf("with a rank that does not listen: %v", err)
+	}
+}
+
+// TestEarlyLeaver: a rank that others still wait for fails the job, also with
+// status 0; one that they are done with may go.
+func TestEarlyLeaver(t *testing.T) {
+	var e *RankError
+	for _, role := range []string{"leave", "close"} {
+		began := time.Now()
+		if err := launch(t, 3, role); !errors.As(err, &e) || e.Rank != 1 || !errors.Is(err, ErrLeft) {
+			t.Errorf("%s: %v", role, err)
+		}
+		if status := strings.Contains(e.Error(), "exit status 0"); status != (role == "leave") {
+			t.Errorf("%s: %v", role, e)
+		}
+		if took := time.Since(began); took > 5*grace {
+			t.Errorf("%s: took %v", role, took)
+		}
+	}
+	if err := launch(t, 3, "linger"); err != nil {
+		t.Errorf("left after the last round: %v", err)
+	}
+}
+
+func TestInheritedSocketIsUsedOnce(t *testing.T) {
+	if err := launch(t, 2, "twice"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,7 +34,11 @@ var kinds = map[string]func(t *testing.T, size int) []Exchanger{
 			}
 			ours[i], all[i] = conn, newRank(i, size, theirs)
 		}
-		h := newHub(ours, func(rank int, err error) { t.Errorf("rank %d: %v", rank, err) })
+		h := newHub(ours, func(rank int, err error) {
+			if !errors.Is(err, ErrLeft) { // some tests give up in the middle
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
 		t.Cleanup(h.close)
 		return all
 	},

@@ -35,6 +35,9 @@ var (
 	ErrClosed = errors.New("bootstrap: closed")
 	// ErrCoordinatorGone: the process that started the ranks has ended.
 	ErrCoordinatorGone = errors.New("the process that started this rank is gone")
+	// ErrLeft: a rank hung up, or ended with status 0, before the others were
+	// done with it.
+	ErrLeft = errors.New("left while other ranks still wait for it")
 	// ErrTooLarge: a blob is larger than MaxBlob.
 	ErrTooLarge = fmt.Errorf("blob of more than %d bytes", MaxBlob)
 )

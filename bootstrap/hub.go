@@ -15,15 +15,18 @@ type hub struct {
 	conns  []net.Conn // by rank
 	blobs  [][]byte   // of the round that is being gathered
 	there  []bool
+	gone   []bool // have hung up
 	failed bool
 
 	reading sync.WaitGroup
-	// wrong is called, at most once a rank, when a rank breaks the protocol.
+	// wrong is called when a rank breaks the protocol, and with ErrLeft when
+	// others wait for a rank that has hung up. It may block.
 	wrong func(rank int, err error)
 }
 
 func newHub(conns []net.Conn, wrong func(int, error)) *hub {
-	h := &hub{conns: conns, blobs: make([][]byte, len(conns)), there: make([]bool, len(conns)), wrong: wrong}
+	n := len(conns)
+	h := &hub{conns: conns, blobs: make([][]byte, n), there: make([]bool, n), gone: make([]bool, n), wrong: wrong}
 	for rank, conn := range conns {
 		h.reading.Go(func() { h.serve(rank, conn) })
 	}
@@ -40,15 +43,47 @@ func (h *hub) serve(rank int, conn net.Conn) {
 			err = h.gather(rank, blob)
 		}
 		if err != nil {
-			// Anything but nonsense means that the process is ending, and
-			// its exit status says more.
+			// Anything but nonsense means that the rank has hung up.
 			var bad *FrameError
 			if errors.As(err, &bad) {
-				h.wrong(rank, fmt.Errorf("rank %d: %w", rank, err))
+				h.wrong(rank, err)
+			} else {
+				h.leave(rank)
 			}
+		}
+		if missing := h.missing(); missing >= 0 {
+			h.wrong(missing, ErrLeft)
+		}
+		if err != nil {
 			return
 		}
 	}
+}
+
+func (h *hub) leave(rank int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone[rank] = true
+}
+
+// missing returns a rank that has hung up before it gave its part to a round
+// in which another waits, or -1. A rank that leaves between rounds may be done.
+func (h *hub) missing() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left, waits := -1, false
+	for rank, there := range h.there {
+		switch {
+		case there && !h.gone[rank]:
+			waits = true
+		case !there && h.gone[rank]:
+			left = rank
+		}
+	}
+	if !waits {
+		return -1
+	}
+	return left
 }
 
 // gather puts a rank's blob on the table and, when it is the last, sends the

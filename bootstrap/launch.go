@@ -20,7 +20,7 @@ type RankError struct {
 	Rank, Pid int
 	Signal    os.Signal // that killed it, or nil
 	ExitCode  int       // -1 when a signal did
-	Err       error     // when it could not be started, or spoke nonsense
+	Err       error     // when it could not be started, spoke nonsense, or left too early
 }
 
 func (e *RankError) Error() string {

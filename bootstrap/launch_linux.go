@@ -23,7 +23,8 @@ const grace = 2 * time.Second
 type Job struct {
 	hub     *hub
 	waiting sync.WaitGroup
-	over    chan struct{} // closed when all ranks have ended
+	ended   []chan struct{} // by rank: closed when its process has ended
+	over    chan struct{}   // closed when all ranks have ended
 	stop    context.CancelFunc
 
 	mu       sync.Mutex
@@ -35,12 +36,15 @@ type Job struct {
 // rendezvous over inherited sockets; nothing listens. The ranks die with this
 // process, whatever kills it, and with ctx.
 //
-// The first rank that ends with anything but status 0 fails the job: the
-// others are told, and killed after a grace of two seconds. The caller must
-// Wait, which also gives back what the Job holds.
+// The first rank that ends with anything but status 0, or while others wait for
+// it, fails the job: the others are told, and killed after a grace of two
+// seconds. The caller must Wait, which also gives back what the Job holds.
 func Launch(ctx context.Context, spec Spec) (*Job, error) {
 	ctx, stop := context.WithCancel(ctx)
 	j := &Job{over: make(chan struct{}), stop: stop}
+	for range spec.Size {
+		j.ended = append(j.ended, make(chan struct{}))
+	}
 	started := make(chan error)
 	// The kernel sends a child its death signal when the thread that started
 	// it ends, so that thread stays until all children have ended.
@@ -94,9 +98,7 @@ func (j *Job) start(spec Spec) error {
 		}
 		ours, theirs = append(ours, conn), append(theirs, file)
 	}
-	j.hub = newHub(ours, func(rank int, err error) {
-		j.fail(&RankError{Rank: rank, Pid: j.Pids()[rank], Err: err})
-	})
+	j.hub = newHub(ours, j.wrong)
 	for rank := range spec.Size {
 		cmd := spec.Command(rank)
 		fd := 3 + len(cmd.ExtraFiles)
@@ -125,8 +127,28 @@ func (j *Job) start(spec Spec) error {
 	return nil
 }
 
+// wrong reports what the hub noticed of a rank.
+func (j *Job) wrong(rank int, err error) {
+	if errors.Is(err, ErrLeft) {
+		// It may have been killed, or failed. Then wait has reported that, and
+		// this is not the first cause.
+		select {
+		case <-j.ended[rank]:
+			err = fmt.Errorf("ended with exit status 0: %w", err)
+		case <-j.over:
+		case <-time.After(grace):
+		}
+	}
+	cause := &RankError{Rank: rank, Err: err}
+	if pids := j.Pids(); rank < len(pids) { // else it was not started
+		cause.Pid = pids[rank]
+	}
+	j.fail(cause)
+}
+
 // wait reports how a rank ended.
 func (j *Job) wait(rank int, cmd *exec.Cmd) {
+	defer close(j.ended[rank])
 	err := cmd.Wait()
 	if err == nil {
 		return
