@@ -243,15 +243,20 @@ func (c *Comm) Close() error {
 
 // enter begins a collective; the caller leaves by exit.
 func (c *Comm) enter(call string) error {
-	if c.calling {
-		return ErrBusy
-	}
-	if err := c.failures.comm.Err(); err != nil {
-		return c.failed(call, err)
+	if c.calling || c.failures.comm.Err() != nil {
+		return c.refuse(call)
 	}
 	c.calling = true
 	c.calls++
 	return nil
+}
+
+// refuse says why a collective cannot begin.
+func (c *Comm) refuse(call string) error {
+	if c.calling {
+		return ErrBusy
+	}
+	return c.failed(call, c.failures.comm.Err())
 }
 
 // exit ends a collective. The first error stays with the communicator.

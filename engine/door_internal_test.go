@@ -33,8 +33,9 @@ func BenchmarkDoorAlone(b *testing.B) {
 	defer comms[0].Close()
 	defer comms[1].Close()
 	for i := range doorLines {
-		*comms[1].door.lines[i].stamps[1] = stampOf(8, mem.F32, mem.Sum)
-		comms[1].door.lines[i].counters[1].Raise(math.MaxUint64)
+		peer := comms[1].door.lines[i].counters[1]
+		*stampIn(peer) = stampOf(8, mem.F32, mem.Sum)
+		peer.Raise(math.MaxUint64)
 	}
 	x := mem.Bytes([]float32{1, 2})
 	ctx := context.Background()

@@ -40,7 +40,6 @@ type door struct {
 // line is what all ranks use for one call of the door, by rank.
 type line struct {
 	counters []*link.Counter
-	stamps   []*stamp
 	payloads
 }
 
@@ -64,6 +63,9 @@ func (s stamp) signature() Signature {
 	return Signature{Call: plan.AllReduce.String(), Bytes: int(s >> 16), Type: mem.DType(s >> 8 & 0xff), Op: mem.Op(s & 0xff)}
 }
 
+// stampIn is the stamp that travels with a counter.
+func stampIn(c *link.Counter) *stamp { return (*stamp)(unsafe.Pointer(&c.Data[0])) }
+
 func newDoor(controls [][]byte, own int) door {
 	d := door{own: own}
 	for i := range d.lines {
@@ -71,7 +73,6 @@ func newDoor(controls [][]byte, own int) door {
 		for rank, control := range controls {
 			c := link.CounterAt(lineIn(control, i))
 			l.counters = append(l.counters, c)
-			l.stamps = append(l.stamps, (*stamp)(unsafe.Pointer(&c.Data[0])))
 			l.add(c.Data[stampBytes:], rank == own)
 		}
 	}
@@ -100,11 +101,12 @@ func (d *door) allReduce(ctx context.Context, waiters []link.Waiter, send, recv 
 		p = &d.slots[d.calls%2]
 	}
 	move.Bytes(p.mine, send)
-	*l.stamps[d.own] = s
-	l.counters[d.own].Raise(d.calls)
+	own := l.counters[d.own]
+	*stampIn(own) = s
+	own.Raise(d.calls)
 	// A write that means nothing fetches the next call's line for writing while
 	// this call waits: its readers were done with it calls ago.
-	*d.lines[(d.calls+1)%doorLines].stamps[d.own] = 0
+	*stampIn(d.lines[(d.calls+1)%doorLines].counters[d.own]) = 0
 	for rank, c := range l.counters {
 		if rank == d.own {
 			continue
@@ -112,7 +114,7 @@ func (d *door) allReduce(ctx context.Context, waiters []link.Waiter, send, recv 
 		if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 			return err
 		}
-		if theirs := *l.stamps[rank]; theirs != s {
+		if theirs := *stampIn(c); theirs != s {
 			return &MismatchError{Rank: rank, Mine: s.signature(), Theirs: theirs.signature()}
 		}
 	}
