@@ -29,10 +29,11 @@ type Fabric struct {
 	own    *link.Counter
 	down   chan struct{} // closed by Close, under mu
 
-	mu       sync.Mutex // never held over anything that blocks
-	segments map[mem.RegionID]*segment
-	next     mem.RegionID
-	lost     func(peer int, err error)
+	mu        sync.Mutex // never held over anything that blocks
+	segments  map[mem.RegionID]*segment
+	next      mem.RegionID
+	lost      func(peer int, err error)
+	firstLost *link.PeerLostError // the first peer that went without a bye
 
 	peers      []peer // indexed by rank; ours is unused
 	sayNoLocks sync.Once
@@ -151,8 +152,12 @@ func (f *Fabric) Lost(fn func(peer int, err error)) {
 
 // report tells the owner that a peer is gone, unless it is we who are leaving.
 func (f *Fabric) report(peer int, err error) {
+	var lost *link.PeerLostError
 	f.mu.Lock()
 	fn := f.lost
+	if f.firstLost == nil && errors.As(err, &lost) {
+		f.firstLost = lost
+	}
 	f.mu.Unlock()
 	if fn != nil && !f.isClosed() {
 		fn(peer, err)

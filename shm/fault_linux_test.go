@@ -315,3 +315,25 @@ func TestOneConnectionPerRank(t *testing.T) {
 		t.Errorf("the first connection lives on: %d bytes, %v", n, err)
 	}
 }
+
+// TestFarewellNamesTheCause: of a rank that closes because it lost another, the
+// others hear whom it lost.
+func TestFarewellNamesTheCause(t *testing.T) {
+	p := &peer{fabric: &Fabric{rank: 0, peers: make([]peer, 3)}, rank: 1, pid: 11}
+	var lost *link.PeerLostError
+	for name, bye := range map[string]message{
+		"no cause":   farewell(nil),
+		"us":         farewell(&link.PeerLostError{Rank: 0}),
+		"itself":     farewell(&link.PeerLostError{Rank: 1}),
+		"no rank":    farewell(&link.PeerLostError{Rank: 3}),
+		"wild words": {kind: kindBye, region: 1<<32 - 1, bytes: 1<<64 - 1},
+	} {
+		if err := p.said(&bye); !errors.Is(err, link.ErrClosed) || errors.As(err, &lost) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	bye := farewell(&link.PeerLostError{Rank: 2, Pid: 22})
+	if err := p.said(&bye); !errors.As(err, &lost) || lost.Rank != 2 || lost.Pid != 22 {
+		t.Errorf("a lost rank: %v", err)
+	}
+}

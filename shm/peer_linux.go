@@ -89,14 +89,14 @@ func (p *peer) connect(ctx context.Context, f *Fabric, rank int) error {
 
 // read takes what the peer's server says until it is gone.
 func (p *peer) read() {
-	good := false
+	var bye *message
 	for {
 		m, fd, err := readWithDescriptor(p.conn)
 		if errors.Is(err, unix.ECONNRESET) {
 			continue // it left without reading all we said; what it said last is still to come
 		}
 		if err != nil {
-			p.leave(good, err)
+			p.leave(bye, err)
 			return
 		}
 		switch m.kind {
@@ -105,7 +105,7 @@ func (p *peer) read() {
 		case kindFreed:
 			p.retire(mem.RegionID(m.region), m.bytes)
 		case kindBye:
-			good = true
+			bye = &m
 		}
 		if fd >= 0 {
 			unix.Close(fd)
@@ -176,14 +176,14 @@ func (p *peer) unmapFreed() {
 }
 
 // leave records that the peer is gone and tells everybody who waits for it.
-func (p *peer) leave(good bool, cause error) {
+func (p *peer) leave(bye *message, cause error) {
 	ours := errors.Is(cause, net.ErrClosed) // we hung up: nobody was lost
 	err := error(&link.PeerLostError{Rank: p.rank, Pid: p.pid, Err: cause})
 	if errors.Is(cause, io.EOF) {
 		err = &link.PeerLostError{Rank: p.rank, Pid: p.pid, Err: errors.New("its process ended without closing the communicator")}
 	}
-	if good {
-		err = fmt.Errorf("rank %d (pid %d) has closed its communicator: %w", p.rank, p.pid, link.ErrClosed)
+	if bye != nil {
+		err = p.said(bye)
 	}
 	p.mu.Lock()
 	p.gone = err
@@ -198,6 +198,15 @@ func (p *peer) leave(good bool, cause error) {
 	if !ours {
 		p.fabric.report(p.rank, err)
 	}
+}
+
+// said is what a peer's bye means here.
+func (p *peer) said(bye *message) error {
+	if lost := int(bye.region) - 1; lost >= 0 && lost < len(p.fabric.peers) && lost != p.rank && lost != p.fabric.rank {
+		return &link.PeerLostError{Rank: lost, Pid: int(bye.bytes),
+			Err: fmt.Errorf("rank %d (pid %d) saw it and has closed its communicator", p.rank, p.pid)}
+	}
+	return fmt.Errorf("rank %d (pid %d) has closed its communicator: %w", p.rank, p.pid, link.ErrClosed)
 }
 
 // region returns the memory of one of the peer's regions, mapping it first if

@@ -266,6 +266,9 @@ func (c *client) forget(region mem.RegionID) bool {
 // whose socket is full misses the goodbye.
 func (s *server) close() error {
 	err := s.listener.Close()
+	s.fabric.mu.Lock()
+	bye := farewell(s.fabric.firstLost)
+	s.fabric.mu.Unlock()
 	s.mu.Lock()
 	s.closing = true
 	for conn, c := range s.conns {
@@ -274,7 +277,7 @@ func (s *server) close() error {
 			continue
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(byeTimeout))
-		c.tell(message{kind: kindBye})
+		c.tell(bye)
 	}
 	s.mu.Unlock()
 	s.running.Wait()

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/tutti-go/tutti/link"
 )
 
 // What ranks say to each other over the Unix socket. Messages are datagrams
@@ -14,7 +16,7 @@ import (
 //	want    region                             client to server
 //	have    region, bytes                      server to client, with a descriptor; 0 bytes: no such region
 //	freed   region, bytes: the server's count  server to client: gone; unmap it when the count has risen
-//	bye                                        server to client: closed in good order
+//	bye     region, bytes: see farewell        server to client: closed in good order
 const (
 	tokenBytes   = 16
 	messageBytes = 32
@@ -56,6 +58,16 @@ func decodeMessage(b []byte) (message, error) {
 		return message{}, fmt.Errorf("a message of unknown kind %d", m.kind)
 	}
 	return m, nil
+}
+
+// farewell is the bye of a rank that lost a peer before it closed, or nil: the
+// others, who may not have noticed yet, are to hear of the cause and not only
+// of its consequence. Region is the lost rank plus one, bytes its process id.
+func farewell(lost *link.PeerLostError) message {
+	if lost == nil {
+		return message{kind: kindBye}
+	}
+	return message{kind: kindBye, region: uint32(lost.Rank) + 1, bytes: uint64(lost.Pid)}
 }
 
 // card is what a rank tells the others about itself at start, through the
