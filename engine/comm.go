@@ -221,12 +221,16 @@ func (c *Comm) Abort(err error) {
 	c.failures.fail(err)
 }
 
-// Close leaves the job and frees every buffer. No call may be running: to end
-// one, Abort it and let it return; Close refuses with ErrBusy if it notices
-// one. It does not wait for the other ranks; what this rank owed them is done
-// when its last call has returned. Calling it again does nothing.
+// Close leaves the job and frees every buffer. It does not wait for the other
+// ranks; what this rank owed them is done when its last call has returned.
+// Calling it again does nothing.
+//
+// It must not run beside a call: the call might still be at work in a buffer.
+// If Close notices one, it ends it with link.ErrClosed, frees nothing and
+// returns ErrBusy; Close again when the call has returned.
 func (c *Comm) Close() error {
 	if c.calling {
+		c.failures.fail(link.ErrClosed)
 		return ErrBusy
 	}
 	if !c.closed.CompareAndSwap(false, true) {

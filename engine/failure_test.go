@@ -146,6 +146,23 @@ func TestCloseFreesPeers(t *testing.T) {
 	}
 }
 
+// TestCloseBesideACall ends the call and leaves the memory it may be in.
+func TestCloseBesideACall(t *testing.T) {
+	if raceEnabled {
+		t.Skip("a race by intent: the check is not meant to be exact")
+	}
+	j := open(t, media[0], 2, "", nil, 1)
+	got := make(chan error, 1)
+	go func() { got <- j[0].Barrier(t.Context()) }()
+	time.Sleep(20 * time.Millisecond)
+	if err := j[0].Close(); !errors.Is(err, engine.ErrBusy) {
+		t.Errorf("Close beside a call: %v, want ErrBusy", err)
+	}
+	if err := <-got; !errors.Is(err, link.ErrClosed) {
+		t.Errorf("the call: %v, want ErrClosed", err)
+	}
+}
+
 // TestLastCallSurvivesClose: a rank may close as soon as its last call has
 // returned, however far behind the others are.
 func TestLastCallSurvivesClose(t *testing.T) {
