@@ -2,19 +2,23 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
+	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/reduce"
 )
 
 // reduced computes what an allreduce would leave, with the kernels.
-func reduced(t *testing.T, seed uint64, ranks int, w task, recv []byte) {
+func reduced(t testing.TB, seed uint64, ranks int, w task, recv []byte) {
 	t.Helper()
 	kernel, err := reduce.Lookup(w.redop, w.dtype)
 	if err != nil {
@@ -37,6 +41,14 @@ func buffer(bytes int) []byte {
 	return mem.Bytes(make([]uint64, (bytes+guardBytes)/8+1))[:bytes+guardBytes]
 }
 
+// everything is what is wrong on a rank that compares all elements.
+func everything(c *checker, send, recv []byte) findings {
+	f := c.compare(recv, 0, c.bytes)
+	rest := c.verify(send, recv).Rest
+	f.blame(rest.Wrong, "%s", rest.First)
+	return f
+}
+
 // everyTask calls f for every type and operator.
 func everyTask(t *testing.T, bytes int, f func(t *testing.T, w task)) {
 	for _, dt := range mem.DTypes() {
@@ -55,12 +67,12 @@ func TestCheckerAcceptsTheKernels(t *testing.T) {
 			send, recv := buffer(w.bytes), buffer(w.bytes)
 			c.prepare(send, recv)
 			reduced(t, 5, ranks, w, recv)
-			if v := c.verify(send, recv); v.Wrong != 0 {
+			if v := everything(c, send, recv); v.Wrong != 0 {
 				t.Errorf("%d ranks, out of place: %+v", ranks, v)
 			}
 			c.prepare(send, send)
 			reduced(t, 5, ranks, w, send)
-			if v := c.verify(send, send); v.Wrong != 0 {
+			if v := everything(c, send, send); v.Wrong != 0 {
 				t.Errorf("%d ranks, in place: %+v", ranks, v)
 			}
 		}
@@ -83,7 +95,7 @@ func TestCheckerSeesOneBadElement(t *testing.T) {
 			fresh()
 			// The top byte but for the sign: off by a factor in any format.
 			recv[index*width+width-1] ^= 0x04
-			v := c.verify(send, recv)
+			v := everything(c, send, recv)
 			if v.Wrong != 1 || !strings.Contains(v.First, fmt.Sprintf("element %d is", index)) {
 				t.Errorf("element %d: %+v", index, v)
 			}
@@ -93,12 +105,12 @@ func TestCheckerSeesOneBadElement(t *testing.T) {
 		} {
 			fresh()
 			*b ^= 1
-			if v := c.verify(send, recv); v.Wrong != 1 || !strings.Contains(v.First, where) {
+			if v := everything(c, send, recv); v.Wrong != 1 || !strings.Contains(v.First, where) {
 				t.Errorf("%s: %+v", where, v)
 			}
 		}
 		c.prepare(send, recv) // nothing was done at all
-		if v := c.verify(send, recv); v.Wrong < int64(w.bytes/width/2) {
+		if v := everything(c, send, recv); v.Wrong < int64(w.bytes/width/2) {
 			t.Errorf("no call: %+v", v)
 		}
 	})
@@ -119,10 +131,10 @@ func TestBoundIsTight(t *testing.T) {
 				for at := 0; at < w.bytes; at += dt.Size() {
 					before := bytes.Clone(recv[at : at+dt.Size()])
 					units := 0
-					for ; c.verify(send, recv).Wrong == 0 && units < 1000; units++ {
+					for ; everything(c, send, recv).Wrong == 0 && units < 1000; units++ {
 						nudge(dt, recv[at:], 1)
 					}
-					if units > 0 && units < 1000 && c.verify(send, recv).Wrong != 1 {
+					if units > 0 && units < 1000 && everything(c, send, recv).Wrong != 1 {
 						t.Errorf("%v %v, %d ranks: one bad element is not counted once", dt, op, ranks)
 					}
 					least = min(least, units)
@@ -161,10 +173,10 @@ func TestPartialResults(t *testing.T) {
 				sofar := unsafe.Pointer(&recv[0])
 				kernel([]unsafe.Pointer{sofar}, []unsafe.Pointer{sofar, unsafe.Pointer(&next[0])}, w.bytes/dt.Size(), divisor)
 			}
-			if v := ring.verify(send, recv); v.Wrong != 0 {
+			if v := everything(ring, send, recv); v.Wrong != 0 {
 				t.Errorf("%v %v: %+v", dt, op, v)
 			}
-			if v := direct.verify(send, recv); v.Wrong == 0 && dt.Size() == 2 {
+			if v := everything(direct, send, recv); v.Wrong == 0 && dt.Size() == 2 {
 				t.Errorf("%v %v: rounded %d times passes for rounded once", dt, op, ranks)
 			}
 		}
@@ -213,29 +225,160 @@ func TestNaNIsWrong(t *testing.T) {
 	c.prepare(send, recv)
 	reduced(t, 1, 2, w, recv)
 	mem.Slice[float32](recv)[3] = float32(math.NaN())
-	if v := c.verify(send, recv); v.Wrong != 1 {
+	if v := everything(c, send, recv); v.Wrong != 1 {
 		t.Errorf("%+v", v)
 	}
 }
 
-func TestJudge(t *testing.T) {
-	blob := func(v verdict) []byte {
-		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
+// verified is what all ranks find together where spoil has been at the buffers
+// of some.
+func verified(t *testing.T, w task, ranks int, some func(rank int) bool, spoil func(recv []byte)) (total int64, notes string) {
+	t.Helper()
+	totals := make([]int64, ranks)
+	var all sync.WaitGroup
+	for i, ex := range bootstrap.Memory(ranks) {
+		all.Go(func() {
+			send, recv := buffer(w.bytes), buffer(w.bytes)
+			call := func(context.Context) error {
+				reduced(t, 5, ranks, w, recv)
+				if some(i) {
+					spoil(recv)
+				}
+				return nil
+			}
+			r := &rank{options: &options{timeout: time.Minute}, ex: ex}
+			r.report = func(ev event) error { notes += ev.Note + "\n"; return nil } // rank 0 only
+			total, err := r.verify(t.Context(), newChecker(5, i, ranks, w, "direct"), call, send, recv)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			totals[i] = *total
+		})
+	}
+	all.Wait()
+	if slices.Max(totals) != slices.Min(totals) {
+		t.Errorf("ranks count %d", totals)
+	}
+	return totals[0], notes
+}
+
+// TestShares: what is wrong is counted on all ranks, whoever compares it.
+func TestShares(t *testing.T) {
+	for _, ranks := range []int{1, 3, 8} {
+		for _, w := range []task{
+			{16, mem.F16, mem.Sum}, {checkTile + 8, mem.U8, mem.Sum}, {2*checkTile - 8, mem.F32, mem.Avg},
+			{9*checkTile + 42, mem.F16, mem.Sum}, {9*checkTile + 43, mem.U8, mem.Sum}, {16 * checkTile, mem.F64, mem.Prod},
+		} {
+			odd, width := ranks/2, w.dtype.Size()
+			try := func(what string, wrong int64, says string, spoil func(recv []byte)) {
+				everyone := func(int) bool { return true }
+				if total, notes := verified(t, w, ranks, everyone, spoil); total != wrong*int64(ranks) || !strings.Contains(notes, says) {
+					t.Errorf("%d ranks, %+v, %s: %d wrong, want %d times %d with %q\n%s", ranks, w, what, total, ranks, wrong, says, notes)
+				}
+				one := func(rank int) bool { return rank == odd }
+				if total, notes := verified(t, w, ranks, one, spoil); total != wrong || !strings.Contains(notes, says) {
+					t.Errorf("%d ranks, %+v, %s on one rank: %d wrong, want %d with %q\n%s", ranks, w, what, total, wrong, says, notes)
+				} else if ranks > 1 && wrong > 0 && !strings.HasPrefix(notes, fmt.Sprintf("rank %d: %d wrong: ", odd, wrong)) {
+					t.Errorf("%d ranks, %+v, %s on one rank:\n%s", ranks, w, what, notes)
+				}
+			}
+			try("nothing", 0, "", func([]byte) {})
+			last := w.bytes/width - 1
+			for _, element := range []int{0, last / 2, last} {
+				try("an element", 1, fmt.Sprintf("1 wrong: element %d is", element), func(recv []byte) {
+					recv[(element+1)*width-1] ^= 0x04
+				})
+			}
+			for _, at := range []int{0, guardBytes - 1} {
+				try("a guard", 1, fmt.Sprintf("byte %d beyond", at), func(recv []byte) { recv[w.bytes+at] ^= 1 })
+			}
+			if w.bytes < 5*checkTile {
+				continue
+			}
+			for what, spoil := range map[string]func(recv []byte){
+				"swapped tiles": func(recv []byte) {
+					a, b := recv[checkTile:2*checkTile], recv[4*checkTile:5*checkTile]
+					old := bytes.Clone(a)
+					copy(a, b)
+					copy(b, old)
+				},
+				"a stale tile": func(recv []byte) { fillWith(recv[4*checkTile:5*checkTile], 0x7b) },
+			} {
+				recv := buffer(w.bytes)
+				reduced(t, 5, ranks, w, recv)
+				spoil(recv)
+				wrong := newChecker(5, 0, ranks, w, "direct").compare(recv, 0, w.bytes).Wrong
+				if wrong < checkTile/int64(width)/2 {
+					t.Errorf("%d ranks, %+v, %s: %d wrong", ranks, w, what, wrong)
+				}
+				try(what, wrong, "wrong: element", spoil)
+			}
 		}
-		return b
 	}
+}
+
+func TestJudge(t *testing.T) {
 	good := verdict{Sum: 1 << 63}
-	if total, notes, err := judge([][]byte{blob(good), blob(good)}); total != 0 || notes != nil || err != nil {
-		t.Errorf("good: %d %v %v", total, notes, err)
+	if total, notes := judge([]verdict{good, good}); total != 0 || notes != nil {
+		t.Errorf("good: %d %v", total, notes)
 	}
-	total, notes, err := judge([][]byte{blob(good), blob(verdict{Wrong: 4, First: "this"}), blob(verdict{Sum: 2})})
-	if total != 5 || len(notes) != 2 || err != nil || !strings.Contains(notes[0], "this") || !strings.Contains(notes[1], "bit for bit") {
-		t.Errorf("bad: %d %q %v", total, notes, err)
+	total, notes := judge([]verdict{good, {Elements: findings{4, "this"}}, {Sum: 2}})
+	if total != 5 || len(notes) != 2 || !strings.Contains(notes[0], "this") || !strings.Contains(notes[1], "bit for bit") {
+		t.Errorf("bad: %d %q", total, notes)
 	}
-	if _, _, err := judge([][]byte{[]byte("?")}); err == nil {
+	total, notes = judge([]verdict{{}, {Elements: findings{4, "this"}}, {Elements: findings{1, "that"}, Rest: findings{2, "guard"}}})
+	if total != 17 || len(notes) != 2 || !strings.Contains(notes[0], "every rank: 5 wrong: this") || !strings.Contains(notes[1], "rank 2: 2 wrong: guard") {
+		t.Errorf("bad alike: %d %q", total, notes)
+	}
+	r := &rank{options: &options{timeout: time.Minute}, ex: nonsense{bootstrap.Single()}}
+	if _, err := r.verdicts(t.Context(), good); err == nil {
 		t.Error("nonsense passes")
+	}
+}
+
+// nonsense is what it exchanges.
+type nonsense struct{ bootstrap.Exchanger }
+
+func (nonsense) AllGather(context.Context, []byte) ([][]byte, error) {
+	return [][]byte{[]byte("?")}, nil
+}
+
+// TestChecksum: changes that have something in common do not cancel, nor do
+// swaps, however near.
+func TestChecksum(t *testing.T) {
+	words := make([]uint64, 64)
+	newSource(1, 0, 2, mem.F16, mem.Sum).fill(words, 0)
+	b := mem.Bytes(words)[:len(words)*8-2]
+	seen := map[uint64]string{checksum(b): "nothing"}
+	try := func(what string, f func()) {
+		before := bytes.Clone(b)
+		f()
+		sum := checksum(b)
+		if other, ok := seen[sum]; ok {
+			t.Errorf("%s: the same as %s", what, other)
+		}
+		seen[sum] = what
+		copy(b, before)
+	}
+	flip := func(bit int) { b[bit/8] ^= 1 << (bit % 8) }
+	for i := range len(b) * 8 {
+		try(fmt.Sprint("bit ", i), func() { flip(i) })
+	}
+	for i := 15; i < len(b)*8; i += 16 {
+		for j := 15; j < i; j += 16 {
+			try(fmt.Sprint("signs ", i, j), func() { flip(i); flip(j) })
+		}
+	}
+	for i := range words[:63] {
+		for j := range i {
+			try(fmt.Sprint("words ", i, j), func() { words[i], words[j] = words[j], words[i] })
+		}
+	}
+	clear(words)
+	seen[checksum(b)] = "zeros"
+	for i := range words[:63] {
+		try(fmt.Sprint("ones in ", i), func() { words[i] = ^words[i] })
 	}
 }
 
@@ -282,15 +425,28 @@ func TestFromF16(t *testing.T) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	for _, w := range []task{{1 << 20, mem.F32, mem.Sum}, {1 << 20, mem.F64, mem.Sum}, {1 << 20, mem.BF16, mem.Sum}, {1 << 20, mem.I32, mem.Sum}, {1 << 20, mem.F32, mem.Max}} {
+	const ranks = 8
+	for _, w := range []task{
+		{1 << 20, mem.F16, mem.Sum}, {1 << 20, mem.BF16, mem.Sum}, {1 << 20, mem.F32, mem.Sum}, {1 << 20, mem.F64, mem.Sum},
+		{1 << 20, mem.F16, mem.Prod}, {1 << 20, mem.F16, mem.Avg}, {1 << 20, mem.F16, mem.Max}, {1 << 20, mem.U8, mem.Sum}, {1 << 20, mem.I32, mem.Sum},
+	} {
 		b.Run(fmt.Sprintf("%v %v", w.dtype, w.redop), func(b *testing.B) {
-			c := newChecker(1, 0, 2, w, "direct")
-			send, recv := buffer(w.bytes), buffer(w.bytes)
+			c := newChecker(1, 0, ranks, w, "direct")
+			recv := buffer(w.bytes)
+			reduced(b, 1, ranks, w, recv)
 			b.SetBytes(int64(w.bytes))
 			for b.Loop() {
-				c.prepare(send, recv)
-				c.verify(send, recv)
+				if f := c.compare(recv, 0, w.bytes); f.Wrong != 0 {
+					b.Fatal(f)
+				}
 			}
 		})
 	}
+	b.Run("sum", func(b *testing.B) {
+		recv := buffer(1 << 20)
+		b.SetBytes(1 << 20)
+		for b.Loop() {
+			checksum(recv)
+		}
+	})
 }

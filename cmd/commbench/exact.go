@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"unsafe"
 
 	"github.com/tutti-go/tutti/mem"
 )
@@ -111,21 +112,24 @@ func integers[T integer](op mem.Op, ranks int) exactness {
 
 // extremes is min and max of floats with the width of T; there are no NaNs.
 func extremes[T int16 | int32 | int64](op mem.Op) exactness {
-	sign, width := T(-1), 1
-	for ; sign<<1 != 0; width++ {
-		sign <<= 1
-	}
-	// The larger a negative float's magnitude, the less it is: with the bits
-	// below its sign turned over it compares as an integer.
-	ordered := func(bits T) T { return bits ^ bits>>(width-1)&^sign }
+	asIntegers := integers[T](op, 1).combine
 	return exactness{combine: func(acc, x []uint64) {
-		a, b := elements[T](acc), elements[T](x)
-		for i := range b {
-			if (ordered(b[i]) < ordered(a[i])) == (op == mem.Min) {
-				a[i] = b[i]
-			}
-		}
+		turn[T](acc)
+		turn[T](x)
+		asIntegers(acc, x)
+		turn[T](acc)
 	}}
+}
+
+// turn makes integers of floats that compare as they do, and floats of those
+// again: the larger a negative float's magnitude, the less it is, so the bits
+// below its sign are turned over.
+func turn[T int16 | int32 | int64](words []uint64) {
+	x := elements[T](words)
+	width := 8 * unsafe.Sizeof(T(0))
+	for i, bits := range x {
+		x[i] = bits ^ bits>>(width-1)&^(-1<<(width-1))
+	}
 }
 
 // show prints one element.
