@@ -233,16 +233,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(runners) == 0 && tutti == "" {
 		return errors.Join(errors.New("nothing to measure: no peer and no commbench"), r.save(o.dir))
 	}
-	if err := c.all(ctx, r, points, explicit); err != nil {
+	err = c.all(ctx, r, points, explicit)
+	if err != nil {
 		r.Incomplete = err.Error()
 		if ctx.Err() != nil {
 			r.Incomplete = "interrupted"
 		}
-		return errors.Join(err, r.save(o.dir))
 	}
 	r.writeMarkdown(stdout)
-	say("done; report.md and report.json are in %s", o.dir)
-	return r.save(o.dir)
+	say("report.md and report.json are in %s", o.dir)
+	return errors.Join(err, r.save(o.dir))
 }
 
 // prepare installs and builds the peers; what fails becomes a peer's state.
