@@ -75,15 +75,15 @@ func kernels() []kernel {
 		ks = append(ks,
 			kernel{simple("sum", sum, VADDPS), k, t},
 			kernel{simple("prod", prod, VMULPS), k, t},
-			kernel{op{name: "min", goOps: lo, fold: minPS}, exact, t},
-			kernel{op{name: "max", goOps: hi, fold: maxPS}, exact, t})
+			kernel{op{name: "min", goOps: lo, fold: singles.minimum}, exact, t},
+			kernel{op{name: "max", goOps: hi, fold: singles.maximum}, exact, t})
 	}
 	f64 := f64Kind()
 	ks = append(ks,
 		kernel{simple("sum", sum, VADDPD), f64, []string{"F64"}},
 		kernel{simple("prod", prod, VMULPD), f64, []string{"F64"}},
-		kernel{op{name: "min", goOps: lo, fold: minPD}, f64, []string{"F64"}},
-		kernel{op{name: "max", goOps: hi, fold: maxPD}, f64, []string{"F64"}})
+		kernel{op{name: "min", goOps: lo, fold: doubles.minimum}, f64, []string{"F64"}},
+		kernel{op{name: "max", goOps: hi, fold: doubles.maximum}, f64, []string{"F64"}})
 
 	// Integers: the bits of sums and products do not depend on the sign.
 	mulB := op{name: "prod", goOps: prod, consts: cByte, fold: mulBytes}
@@ -161,77 +161,53 @@ const (
 	unordered = 3
 )
 
-// minPS orders zeros by sign and propagates NaN. VRANGE does the first, a
-// masked addition the second. Without it there are both orders of VMIN, which
-// returns its second source if it cannot decide: or-ing the two gives -0 of
-// zeros, and of a NaN and anything a NaN.
-func minPS(_ *body, a, x vec) {
+// floats is the instructions for one width of float.
+type floats struct {
+	cmp, rng, add, mov, min, max, and, or func(...Op)
+}
+
+var (
+	singles = floats{VCMPPS, VRANGEPS, VADDPS, VMOVAPS, VMINPS, VMAXPS, VANDPS, VORPS}
+	doubles = floats{VCMPPD, VRANGEPD, VADDPD, VMOVAPD, VMINPD, VMAXPD, VANDPD, VORPD}
+)
+
+// minimum orders zeros by sign and propagates NaN. Without VRANGE there are
+// both orders of VMIN, which returns its second source if it cannot decide:
+// or-ing the two gives -0 of zeros, and of a NaN and anything a NaN.
+func (f *floats) minimum(_ *body, a, x vec) {
 	if wide {
-		k := K()
-		VCMPPS(Imm(unordered), x, a, k)
-		t := newVec()
-		VRANGEPS(Imm(rangeMin), x, a, t)
-		VADDPS(x, a, k, t)
-		VMOVAPS(t, a)
+		f.ranged(rangeMin, a, x)
 		return
 	}
 	t := newVec()
-	VMINPS(x, a, t)
-	VMINPS(a, x, x)
-	VORPS(x, t, a)
+	f.min(x, a, t)
+	f.min(a, x, x)
+	f.or(x, t, a)
 }
 
-// maxPS is like minPS; and-ing keeps +0 but not NaN, so that is put in.
-func maxPS(_ *body, a, x vec) {
+// maximum is like minimum; and-ing keeps +0 but not NaN, so that is put in.
+func (f *floats) maximum(_ *body, a, x vec) {
 	if wide {
-		k := K()
-		VCMPPS(Imm(unordered), x, a, k)
-		t := newVec()
-		VRANGEPS(Imm(rangeMax), x, a, t)
-		VADDPS(x, a, k, t)
-		VMOVAPS(t, a)
+		f.ranged(rangeMax, a, x)
 		return
 	}
 	t, nan := newVec(), newVec()
-	VMAXPS(x, a, t)
-	VCMPPS(Imm(unordered), x, a, nan)
-	VMAXPS(a, x, x)
-	VANDPS(x, t, a)
-	VORPS(nan, a, a)
+	f.max(x, a, t)
+	f.cmp(Imm(unordered), x, a, nan)
+	f.max(a, x, x)
+	f.and(x, t, a)
+	f.or(nan, a, a)
 }
 
-func minPD(_ *body, a, x vec) {
-	if wide {
-		k := K()
-		VCMPPD(Imm(unordered), x, a, k)
-		t := newVec()
-		VRANGEPD(Imm(rangeMin), x, a, t)
-		VADDPD(x, a, k, t)
-		VMOVAPD(t, a)
-		return
-	}
+// ranged is VRANGE, which orders zeros, and a masked addition, which makes NaN
+// of NaN.
+func (f *floats) ranged(which uint64, a, x vec) {
+	k := K()
+	f.cmp(Imm(unordered), x, a, k)
 	t := newVec()
-	VMINPD(x, a, t)
-	VMINPD(a, x, x)
-	VORPD(x, t, a)
-}
-
-func maxPD(_ *body, a, x vec) {
-	if wide {
-		k := K()
-		VCMPPD(Imm(unordered), x, a, k)
-		t := newVec()
-		VRANGEPD(Imm(rangeMax), x, a, t)
-		VADDPD(x, a, k, t)
-		VMOVAPD(t, a)
-		return
-	}
-	t, nan := newVec(), newVec()
-	VMAXPD(x, a, t)
-	VCMPPD(Imm(unordered), x, a, nan)
-	VMAXPD(a, x, x)
-	VANDPD(x, t, a)
-	VORPD(nan, a, a)
+	f.rng(Imm(which), x, a, t)
+	f.add(x, a, k, t)
+	f.mov(t, a)
 }
 
 // mulBytes multiplies even and odd bytes as words: the low byte of a product
