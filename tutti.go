@@ -25,8 +25,9 @@ type Comm = engine.Comm
 // Config says how a rank joins. The zero value joins the job that the
 // environment describes and lets Tutti choose everything.
 type Config struct {
-	// Exchanger connects the ranks while they find each other. nil means
-	// bootstrap.FromEnv. Init does not close it.
+	// Exchanger connects the ranks while they find each other. Init does not
+	// close it. nil means bootstrap.FromEnv, which a process can use once; the
+	// Comm then closes what it made.
 	Exchanger bootstrap.Exchanger
 
 	// Algo forces an algorithm, by its name with or without the collective

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,7 +48,24 @@ func play(role func(context.Context, *tutti.Comm) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(role(ctx, c), c.Close())
+	return errors.Join(role(ctx, c), c.Close(), noSockets())
+}
+
+// noSockets is an error if this process holds a socket still, whoever in it
+// opened one: to peers, or to the launcher.
+func noSockets() error {
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		target, _ := os.Readlink(filepath.Join(dir, e.Name()))
+		if fd, _ := strconv.Atoi(e.Name()); fd > 2 && strings.HasPrefix(target, "socket:") {
+			return fmt.Errorf("descriptor %d is a socket that Close left open", fd)
+		}
+	}
+	return nil
 }
 
 func start(t *testing.T, size int, role string) *bootstrap.Job {
