@@ -49,8 +49,8 @@ type Link interface {
 type Mapper interface {
 	// Map returns the memory of one of the peer's regions. The first call for
 	// a region asks the peer's fabric and may block for it; later calls look
-	// it up. The memory stays mapped until the peer frees the region or the
-	// fabric is closed. Errors: ErrRange for a region the peer does not have.
+	// it up. The memory stays mapped at least until the peer frees the region
+	// or the fabric is closed. Errors: ErrRange for a region the peer does not have.
 	Map(ctx context.Context, region mem.RegionID) ([]byte, error)
 }
 
