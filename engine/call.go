@@ -53,7 +53,8 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 // runMapped is run on a medium where every rank reads every announcement.
 func (c *Comm) runMapped(ctx context.Context, k *call) error {
 	c.met++
-	c.announce(announcementIn(c.controls[c.rank], c.met), k)
+	c.said = c.announcement(k)
+	*announcementIn(c.controls[c.rank], c.met) = c.said
 	c.own.Raise(c.base + plan.Arrived)
 	for rank, seen := range c.seen {
 		if rank == c.rank {
@@ -94,11 +95,11 @@ func (c *Comm) runMapped(ctx context.Context, k *call) error {
 	return c.execute(ctx, p, k)
 }
 
-// announce fills in what peers must know before they touch this rank's memory.
-func (c *Comm) announce(a *announcement, k *call) {
+// announcement is what peers must know before they touch this rank's memory.
+func (c *Comm) announcement(k *call) announcement {
 	in, inOffset := c.buffers.find(k.in)
 	out, outOffset := c.buffers.find(k.out)
-	*a = announcement{
+	return announcement{
 		bytes: uint64(len(k.in)), inOffset: uint64(inOffset), outOffset: uint64(outOffset),
 		inRegion: uint32(in), outRegion: uint32(out),
 		collective: uint8(k.collective), dtype: uint8(k.dtype), op: uint8(k.op),
@@ -108,9 +109,12 @@ func (c *Comm) announce(a *announcement, k *call) {
 // agree compares all announcements, and reports whether all ranks brought
 // buffers that peers can map.
 func (c *Comm) agree() (mapped bool, err error) {
-	mine := announcementIn(c.controls[c.rank], c.met)
-	mapped = true
+	mine := &c.said
+	mapped = mine.inRegion != 0 && mine.outRegion != 0
 	for rank := range c.controls {
+		if rank == c.rank {
+			continue
+		}
 		theirs := announcementIn(c.controls[rank], c.met)
 		if theirs.bytes != mine.bytes || theirs.collective != mine.collective || theirs.dtype != mine.dtype || theirs.op != mine.op {
 			return false, &MismatchError{Rank: rank, Mine: signature(mine), Theirs: signature(theirs)}

@@ -76,9 +76,10 @@ type Comm struct {
 	// notice concurrent writers: it catches most mistakes, and an atomic one
 	// would cost a tenth of the smallest allreduce.
 	calling  bool
-	calls    uint64 // how many have begun
-	met      uint64 // how many of them were announced
-	base     uint64 // progress before the current call
+	calls    uint64       // how many have begun
+	met      uint64       // how many of them were announced
+	said     announcement // the last one of ours
+	base     uint64       // progress before the current call
 	repeat   repeat
 	programs map[programKey]*program
 	team     *team

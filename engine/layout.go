@@ -11,7 +11,7 @@ import (
 // that belongs to the communicator itself:
 //
 //	two announcements   one line each, used by even and odd calls
-//	eight lines         of the one-shot door, used in turn by its calls
+//	eight counters      of the one-shot door, used in turn by its calls
 //	two slots           of the one-shot door, used by its even and odd calls
 //	scratch             what plans call Scratch
 //
@@ -22,7 +22,7 @@ const (
 	announceOffset = 0
 	lineOffset     = 2 * link.LineBytes
 	doorLines      = 8
-	slotOffset     = lineOffset + doorLines*link.LineBytes
+	slotOffset     = lineOffset + doorLines*link.CounterBytes
 	slotBytes      = tune.OneShotBytes
 	scratchOffset  = (slotOffset + 2*slotBytes + 4095) / 4096 * 4096
 	scratchBytes   = 8 << 20
@@ -50,8 +50,8 @@ func announcementIn(control []byte, call uint64) *announcement {
 }
 
 // lineIn is one of the door's lines in a rank's control region.
-func lineIn(control []byte, number int) []byte {
-	return control[lineOffset+number*link.LineBytes:][:link.LineBytes]
+func lineIn(control []byte, number int) *link.Counter {
+	return link.CounterAt(control[lineOffset+number*link.CounterBytes:])
 }
 
 // slotIn is one of the two slots in a rank's control region.

@@ -71,7 +71,7 @@ func newDoor(controls [][]byte, own int) door {
 	for i := range d.lines {
 		l := &d.lines[i]
 		for rank, control := range controls {
-			c := link.CounterAt(lineIn(control, i))
+			c := lineIn(control, i)
 			l.counters = append(l.counters, c)
 			l.add(c.Data[stampBytes:], rank == own)
 		}
@@ -118,7 +118,10 @@ func (d *door) allReduce(ctx context.Context, waiters []link.Waiter, send, recv 
 			return &MismatchError{Rank: rank, Mine: s.signature(), Theirs: theirs.signature()}
 		}
 	}
-	d.dst[0] = unsafe.Pointer(unsafe.SliceData(recv))
+	// Our own input is read where it came from: the copy is on its way to the
+	// peers, and to read it would call it back.
+	p.at[d.own], d.dst[0] = pointer(send), pointer(recv)
 	kernel(d.dst[:], p.at, count, divisor)
+	p.at[d.own], d.dst[0] = nil, nil
 	return nil
 }

@@ -6,15 +6,20 @@ import (
 	"unsafe"
 
 	"github.com/tutti-go/tutti/internal/futex"
+	"github.com/tutti-go/tutti/internal/spin"
 )
 
 // LineBytes is the unit in which shared words are laid out, so that two
 // writers never share a cache line.
 const LineBytes = 64
 
+// CounterBytes is the size of a Counter: two lines.
+const CounterBytes = 2 * LineBytes
+
 // Counter is a signal: a 64-bit count in a cache line of its own, with room
-// for a little data that travels with it. It is laid over memory that several
-// processes map; all zeros is a counter at 0.
+// for a little data that travels with it, and a second line for those who
+// sleep on it. It is laid over memory that several processes map; all zeros
+// is a counter at 0.
 //
 // Who writes, who reads:
 //
@@ -31,20 +36,27 @@ const LineBytes = 64
 //     consequence is a futile wake for each raise.
 //   - wake is the futex word, bumped by the raiser between value and the
 //     wake-up, so that a sleeper who checked too early does not fall asleep.
+//
+// The raiser must not look at the first line once it has raised the value:
+// peers that poll are fetching it by then, and to read it costs its way there
+// and back, half the time of a small allreduce. That is why sleepers have a
+// line of their own, which stays with the raiser as long as nobody sleeps.
 type Counter struct {
-	value    atomic.Uint64
-	sleepers atomic.Uint32
-	wake     atomic.Uint32
+	value atomic.Uint64
 
 	// Data is carried along by Raise: bytes stored before it are visible to
 	// whoever has seen the value.
-	Data [LineBytes - 16]byte
+	Data [LineBytes - 8]byte
+
+	sleepers atomic.Uint32
+	wake     atomic.Uint32
+	_        [LineBytes - 8]byte
 }
 
-// CounterAt lays a counter over the first LineBytes bytes of line, which must
-// start on a multiple of 8 and should start on one of LineBytes.
-func CounterAt(line []byte) *Counter {
-	return (*Counter)(unsafe.Pointer(&line[:LineBytes][0]))
+// CounterAt lays a counter over the first CounterBytes bytes of memory, which
+// must start on a multiple of 8 and should start on one of LineBytes.
+func CounterAt(memory []byte) *Counter {
+	return (*Counter)(unsafe.Pointer(&memory[:CounterBytes][0]))
 }
 
 // Load returns the count.
@@ -53,8 +65,15 @@ func (c *Counter) Load() uint64 { return c.value.Load() }
 // Raise sets the count to v, which must not be below the present count, and
 // wakes whoever sleeps on it. Only the counter's one writer may call it. It
 // makes a system call only when somebody sleeps.
+//
+// Whoever raises a counter is about to wait for somebody else's. A core that
+// reads ahead fetches that one too early: it gets the old value, and the other
+// side, which needs the line to itself to raise it, must ask for it back. The
+// fence lets the first look come after the raise, which takes a whole way
+// between cores out of an exchange.
 func (c *Counter) Raise(v uint64) {
 	c.value.Store(v)
+	spin.Fence()
 	if c.sleepers.Load() != 0 {
 		c.rouse()
 	}

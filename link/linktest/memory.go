@@ -40,7 +40,7 @@ func Memory(n int, o Options) []link.Fabric {
 	return out
 }
 
-func newCounter() *link.Counter { return link.CounterAt(aligned(link.LineBytes)) }
+func newCounter() *link.Counter { return link.CounterAt(aligned(link.CounterBytes)) }
 
 // aligned returns n zero bytes that start on a cache line.
 func aligned(n int) []byte {
