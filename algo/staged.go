@@ -8,17 +8,22 @@ import "github.com/tutti-go/tutti/plan"
 //
 //	rank 0                    rank 1                    rank 2
 //	In[1]→S[1] In[2]→S[2]     In[0]→S[0] In[2]→S[2]     In[0]→S[0] In[1]→S[1]
-//	Σ0 = In+S[0]+S[0]         Σ1 = S[1]+In+S[1]         Σ2 = S[2]+S[2]+In
-//	 →Out[0], S[0]             →Out[1], S[1]             →Out[2], S[2]
-//	Out[1]←S[1] of rank 1     Out[0]←S[0] of rank 0     Out[0]←S[0] of rank 0
-//	Out[2]←S[2] of rank 2     Out[2]←S[2] of rank 2     Out[1]←S[1] of rank 1
+//	Σ0 = In+S1[0]+S2[0]       Σ1 = S0[1]+In+S2[1]       Σ2 = S0[2]+S1[2]+In
+//	 →Out[0], S1[0], S2[0]     →Out[1], S0[1], S2[1]     →Out[2], S0[2], S1[2]
+//	S[1]→Out[1] S[2]→Out[2]   S[0]→Out[0] S[2]→Out[2]   S[0]→Out[0] S[1]→Out[1]
+//
+// The result goes back to where the inputs came from (Sq is the scratch of
+// rank q). The reducing core holds those lines already, since it has just
+// read them, and a rank that takes the result out of its own scratch has them
+// at hand when it fills them for the next tile: two ways between cores for
+// each line, where a result in the reducer's scratch would need four.
 //
 // Cost for each rank: 2α + 3(n-1)/n·b·β + (n-1)/n·b·γ, in 2n-1 steps:
-// (n-1)/n·b copied to its own scratch, the same read from peers to reduce,
-// and the same read from peers to gather.
+// (n-1)/n·b copied to its own scratch, the same read from peers and written
+// back to them, and the same copied out of its own scratch.
 //
 // Source: the copy-in copy-out form of [Direct], as in R. L. Graham,
-// G. Shipman, EuroPVM/MPI 2008.
+// G. Shipman, EuroPVM/MPI 2008; writing back where the inputs were is ours.
 func Staged(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/staged"
 	if ranks == 1 {
@@ -37,7 +42,12 @@ func Staged(ranks int) (*plan.Plan, error) {
 	}
 	for r := range ranks {
 		b.Reduce(r,
-			[]plan.Place{plan.Out.At(r, r), plan.Scratch.At(r, r)},
+			each(ranks, func(q int) plan.Place {
+				if q == r {
+					return plan.Out.At(r, r)
+				}
+				return plan.Scratch.At(q, r)
+			}),
 			each(ranks, func(q int) plan.Place {
 				if q == r {
 					return plan.In.At(r, r)
@@ -46,7 +56,7 @@ func Staged(ranks int) (*plan.Plan, error) {
 			})...)
 	}
 	for r := range ranks {
-		others(r, func(c int) { b.Copy(r, plan.Scratch.At(c, c), plan.Out.At(r, c)) })
+		others(r, func(c int) { b.Copy(r, plan.Scratch.At(r, c), plan.Out.At(r, c)) })
 	}
 	return b.Plan()
 }

@@ -99,12 +99,6 @@ func (c *Comm) perform(p *program, k *call, g *tiling, a *action, t int) error {
 	if a.last {
 		divisor = k.divisor
 	}
-	c.team.reduce(k.kernel, a.dstAt[:a.direct], a.srcAt, bytes, k.dtype.Size(), divisor)
-	// Scratch was read by peers last: it is cheaper to copy the result there
-	// than to have the kernel store to lines that it must fetch first.
-	result := unsafe.Slice((*byte)(a.dstAt[0]), bytes)
-	for _, dst := range a.dstAt[a.direct:] {
-		move.Bytes(unsafe.Slice((*byte)(dst), bytes), result)
-	}
+	c.team.reduce(k.kernel, a.dstAt, a.srcAt, bytes, k.dtype.Size(), divisor)
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 // door runs allreduce/oneshot over mapped memory without the executor: the
 // only way to a few hundred nanoseconds. It computes what that plan states.
 //
-// Each rank has eight lines, each a counter with 48 bytes behind it, and two
+// Each rank has eight lines, each a counter with 56 bytes behind it, and two
 // slots for payloads that are too large for those. To call, a rank copies its
 // input into a line or slot, its stamp into the line, and raises the counter
 // there to the number of the call; a small payload thus arrives with the
@@ -45,8 +45,8 @@ type line struct {
 
 // payloads are places for the inputs of a call, by rank.
 type payloads struct {
-	at   []unsafe.Pointer
-	mine []byte // our own
+	at   []unsafe.Pointer // ours is the caller's buffer, and nil between calls
+	mine []byte           // our own
 }
 
 // stamp is what all ranks of a call of the door must agree in: the bytes of a
@@ -85,10 +85,11 @@ func newDoor(controls [][]byte, own int) door {
 }
 
 func (p *payloads) add(payload []byte, mine bool) {
-	p.at = append(p.at, unsafe.Pointer(unsafe.SliceData(payload)))
 	if mine {
-		p.mine = payload
+		p.at, p.mine = append(p.at, nil), payload
+		return
 	}
+	p.at = append(p.at, pointer(payload))
 }
 
 // allReduce reduces count elements; send and recv are at most

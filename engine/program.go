@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"github.com/tutti-go/tutti/link"
@@ -48,8 +47,7 @@ type action struct {
 	last       bool
 	skew       int
 	span       int       // the data chunk whose extent the step has
-	dsts, srcs []operand // destinations in scratch come last
-	direct     int       // how many destinations the kernel writes itself
+	dsts, srcs []operand
 	waits      []waitFor
 	signal     bool
 	notify     []int // whom to tell, where there is no board
@@ -196,19 +194,6 @@ func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, span int) action {
 		if place.Rank != c.rank && !c.board {
 			out.putTo = place.Rank
 		}
-	}
-	slices.SortStableFunc(out.dsts, func(a, b operand) int {
-		switch {
-		case a.scratch == b.scratch:
-			return 0
-		case b.scratch:
-			return -1
-		}
-		return 1
-	})
-	out.direct = max(1, slices.IndexFunc(out.dsts, func(o operand) bool { return o.scratch }))
-	if len(out.dsts) > 0 && !out.dsts[len(out.dsts)-1].scratch {
-		out.direct = len(out.dsts)
 	}
 	for _, place := range a.Srcs {
 		out.srcs = append(out.srcs, c.operand(place))

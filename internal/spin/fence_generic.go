@@ -2,4 +2,5 @@
 
 package spin
 
+// Fence does nothing here: it is only ever a hint.
 func Fence() {}

@@ -10,8 +10,3 @@ again:
 	SUBL $1, CX
 	JNZ  again
 	RET
-
-// func Fence()
-TEXT ·Fence(SB), NOSPLIT, $0-0
-	LFENCE              // what follows is not dispatched before all earlier instructions completed
-	RET
