@@ -46,7 +46,7 @@ type action struct {
 	reduces    bool
 	last       bool
 	skew       int
-	span       int       // the data chunk whose extent the step has
+	span       int // the data chunk whose extent the step has
 	dsts, srcs []operand
 	waits      []waitFor
 	signal     bool
