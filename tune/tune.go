@@ -44,13 +44,26 @@ const (
 
 // Tile sizes. Direct plans stream through main memory and need tiles only to
 // look at deadlines now and then. Staged plans live from tiles that stay in
-// the cache between the rank that writes them and the one that reads them.
+// the cache between the rank that writes them and the one that reads them: all
+// scratch in use together must fit.
 const (
-	directTile = 4 << 20
-	stagedTile = 128 << 10
-	putTile    = 64 << 10
-	depth      = 4
+	directTile    = 4 << 20
+	stagedTile    = 128 << 10
+	stagedLeast   = 16 << 10
+	stagedScratch = 16 << 20
+	putTile       = 64 << 10
+	depth         = 4
 )
+
+// staged is the choice of allreduce/staged, in which each rank has depth tiles
+// of scratch for every rank's share.
+func staged(ranks int) Choice {
+	tile := stagedTile
+	for tile > stagedLeast && ranks*ranks*depth*tile > stagedScratch {
+		tile /= 2
+	}
+	return Choice{"allreduce/staged", tile, depth}
+}
 
 // Choose picks algorithm and tiles for r.
 func Choose(r Request) Choice {
@@ -72,7 +85,7 @@ func Choose(r Request) Choice {
 	case r.Bytes <= OneShotBytes:
 		return Choice{"allreduce/oneshot", OneShotBytes, 2}
 	}
-	return Choice{"allreduce/staged", stagedTile, depth}
+	return staged(r.Ranks)
 }
 
 // For is Choose for a caller who insists on an algorithm: it fills in what
@@ -91,7 +104,7 @@ func For(algo string, r Request) Choice {
 	case "allreduce/oneshot":
 		return Choice{algo, OneShotBytes, 2}
 	case "allreduce/staged":
-		return Choice{algo, stagedTile, depth}
+		return staged(r.Ranks)
 	}
 	return Choice{algo, putTile, depth}
 }
