@@ -13,12 +13,15 @@ import "github.com/tutti-go/tutti/plan"
 //	S[1]→Out[1] S[2]→Out[2]   S[0]→Out[0] S[2]→Out[2]   S[0]→Out[0] S[1]→Out[1]
 //
 // The result goes back to where the inputs came from (Sq is the scratch of
-// rank q). The reducing core holds those lines already, since it has just
-// read them, and a rank that takes the result out of its own scratch has them
-// at hand when it fills them for the next tile: two ways between cores for
-// each line, where a result in the reducer's scratch would need four.
+// rank q). The reducing core has just read those lines, and the rank that
+// takes the result out has them at hand when it fills them for the next tile.
+// So, with two ranks, a line goes to the reducer and back, where a result in
+// the reducer's own scratch moves a second set of lines to and fro. More ranks
+// pay for it with n-1 stores of each result instead of one, and no line is
+// fetched by more than one of them. A chunk of scratch lives through all three
+// stages: at a depth below 3 they do not overlap.
 //
-// Cost for each rank: 2α + 3(n-1)/n·b·β + (n-1)/n·b·γ, in 2n-1 steps:
+// Cost for each rank: 2α + 4(n-1)/n·b·β + (n-1)/n·b·γ, in 2n-1 steps:
 // (n-1)/n·b copied to its own scratch, the same read from peers and written
 // back to them, and the same copied out of its own scratch.
 //
@@ -31,7 +34,7 @@ func Staged(ranks int) (*plan.Plan, error) {
 	}
 	b := plan.NewBuilder(name, plan.AllReduce, ranks, ranks)
 	// Rank r begins with its right neighbour's chunk, so that at any moment
-	// the ranks look at different peers.
+	// the ranks take the results of different peers.
 	others := func(r int, f func(c int)) {
 		for k := 1; k < ranks; k++ {
 			f((r + k) % ranks)

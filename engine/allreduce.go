@@ -79,8 +79,8 @@ func (c *Comm) AllReduce(ctx context.Context, send, recv []byte, t mem.DType, op
 }
 
 // repeat remembers what was found out about the last call that took the door,
-// for the next one of its kind: checks, kernel and choice make an eighth of
-// the smallest allreduce.
+// for the next one of its kind: checks, kernel and choice would weigh in the
+// smallest allreduce.
 type repeat struct {
 	bytes          int
 	dtype          mem.DType

@@ -74,11 +74,11 @@ type Comm struct {
 	// The state of calls. One goroutine at a time may be inside a call; calling
 	// is its word for that. It is a plain word, like the one by which Go's maps
 	// notice concurrent writers: it catches most mistakes, and an atomic one
-	// would cost a tenth of the smallest allreduce.
+	// would cost a good part of the smallest allreduce.
 	calling  bool
 	calls    uint64       // how many have begun
 	met      uint64       // how many of them were announced
-	said     announcement // the last one of ours
+	said     announcement // our last announcement; peers are fetching the one that they see
 	base     uint64       // progress before the current call
 	repeat   repeat
 	programs map[programKey]*program

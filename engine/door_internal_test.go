@@ -3,13 +3,79 @@ package engine
 import (
 	"context"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/tutti-go/tutti/bootstrap"
+	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/link/linktest"
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/reduce"
 	"github.com/tutti-go/tutti/tune"
 )
+
+// TestControlLayout: what is shared starts on cache lines.
+func TestControlLayout(t *testing.T) {
+	for name, offset := range map[string]int{"lines": lineOffset, "slots": slotOffset, "scratch": scratchOffset} {
+		if offset%link.LineBytes != 0 {
+			t.Errorf("%s start at %d", name, offset)
+		}
+	}
+}
+
+// TestDoorReadsOwnInputInPlace: a rank computes with its input where the caller
+// has it, not with the copy that its peers are fetching; and keeps no pointer
+// to it.
+func TestDoorReadsOwnInputInPlace(t *testing.T) {
+	kernel, err := reduce.Lookup(mem.Sum, mem.I32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, elements := range []int{2, 1000} { // in the line, in the slot
+		controls := make([][]byte, 2)
+		for r := range controls {
+			controls[r] = make([]byte, controlBytes)
+		}
+		doors := []door{newDoor(controls, 0), newDoor(controls, 1)}
+		// What rank 1 publishes is lost on the way: rank 0 sees zeros.
+		astray := make([]byte, slotBytes)
+		doors[1].lines[1].mine = astray[:len(doors[1].lines[1].mine)]
+		doors[1].slots[1].mine = astray
+
+		var fault link.Fault
+		waiters := make([]link.Waiter, 2)
+		for r := range waiters {
+			waiters[r] = link.Waiter{Patience: link.PatienceFor(2, 1), Fault: &fault}
+		}
+		got := make([][]int32, 2)
+		var ranks sync.WaitGroup
+		for r := range doors {
+			got[r] = make([]int32, elements)
+			ranks.Go(func() {
+				x := make([]int32, elements)
+				for i := range x {
+					x[i] = int32(r + 1)
+				}
+				in, out := mem.Bytes(x), mem.Bytes(got[r])
+				err := doors[r].allReduce(t.Context(), waiters, in, out, stampOf(len(in), mem.I32, mem.Sum), kernel, elements, 1)
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			})
+		}
+		ranks.Wait()
+		for r, want := range []int32{1, 3} {
+			for i, v := range got[r] {
+				if v != want {
+					t.Fatalf("%d elements: rank %d has %d at %d, want %d", elements, r, v, i, want)
+				}
+			}
+			if d := &doors[r]; d.lines[1].at[r] != nil || d.slots[1].at[r] != nil || d.dst[0] != nil {
+				t.Errorf("%d elements: rank %d keeps the caller's buffers", elements, r)
+			}
+		}
+	}
+}
 
 // BenchmarkDoorAlone is what a call of 8 bytes costs a rank whose peer is
 // always there already: everything but the way of a cache line between cores.

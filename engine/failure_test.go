@@ -195,6 +195,44 @@ func TestLastCallSurvivesClose(t *testing.T) {
 	}
 }
 
+// TestScratchBetweenCalls: calls of unlike sizes, each of many tiles, follow
+// each other and the end of the communicator without a pause.
+func TestScratchBetweenCalls(t *testing.T) {
+	const calls, rounds, most = 20, 2, 5_000
+	for _, m := range media {
+		for _, name := range algo.Names(plan.AllReduce) {
+			for _, n := range []int{2, 3} {
+				if needsMapping(name, m, n, false) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%d", m.name, name, n), func(t *testing.T) {
+					for range rounds {
+						j := open(t, m, n, name, func(c *tune.Choice) { c.TileBytes = 512 }, 1)
+						onEveryRank(t, n, func(r int) error {
+							x := make([]int32, most)
+							for call := range calls {
+								part := x[:1+call*7919%most]
+								for i := range part {
+									part[i] = int32(i + r + call)
+								}
+								if err := j[r].AllReduce(t.Context(), mem.Bytes(part), mem.Bytes(part), mem.I32, mem.Sum); err != nil {
+									return err
+								}
+								for i, v := range part {
+									if want := int32(n*(i+call) + n*(n-1)/2); v != want {
+										return fmt.Errorf("call %d: element %d is %d, want %d", call, i, v, want)
+									}
+								}
+							}
+							return j[r].Close()
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestEveryLaterErrorIsACallError, whatever came first.
 func TestEveryLaterErrorIsACallError(t *testing.T) {
 	j := open(t, media[0], 2, "", nil, 1)

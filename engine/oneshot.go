@@ -14,8 +14,8 @@ import (
 // door runs allreduce/oneshot over mapped memory without the executor: the
 // only way to a few hundred nanoseconds. It computes what that plan states.
 //
-// Each rank has eight lines, each a counter with 56 bytes behind it, and two
-// slots for payloads that are too large for those. To call, a rank copies its
+// Each rank has eight lines, each that of a counter, with 56 bytes behind the
+// count, and two slots for payloads that are too large for those. To call, a rank copies its
 // input into a line or slot, its stamp into the line, and raises the counter
 // there to the number of the call; a small payload thus arrives with the
 // count, in one cache line. It then waits for everybody's counter and reduces

@@ -37,7 +37,7 @@ const CounterBytes = 2 * LineBytes
 //   - wake is the futex word, bumped by the raiser between value and the
 //     wake-up, so that a sleeper who checked too early does not fall asleep.
 //
-// The raiser must not look at the first line once it has raised the value:
+// The raiser should not look at the first line once it has raised the value:
 // peers that poll are fetching it by then, and to read it costs its way there
 // and back, half the time of a small allreduce. That is why sleepers have a
 // line of their own, which stays with the raiser as long as nobody sleeps.
@@ -66,7 +66,7 @@ func (c *Counter) Load() uint64 { return c.value.Load() }
 // wakes whoever sleeps on it. Only the counter's one writer may call it. It
 // makes a system call only when somebody sleeps.
 //
-// Whoever raises a counter is about to wait for somebody else's. A core that
+// Who raises a counter mostly waits for somebody else's next. A core that
 // reads ahead fetches that one too early: it gets the old value, and the other
 // side, which needs the line to itself to raise it, must ask for it back. The
 // fence lets the first look come after the raise, which takes a whole way

@@ -9,7 +9,7 @@
 //   - [Fabric] is one rank's end of a medium: it allocates reachable memory
 //     and connects to peers.
 //   - [Link] is what a rank can do to one peer.
-//   - [Counter] is the signal: one cache line, grows only.
+//   - [Counter] is the signal: a count in a cache line of its own, grows only.
 //   - [Waiter] is how a rank waits for it: spin, yield, sleep, always with an
 //     eye on the deadline and on [Fault].
 //   - [Mapper] and [Board] are powers that only some media have. Ask for them

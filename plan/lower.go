@@ -69,8 +69,8 @@ type Program struct {
 // reused from call to call without a further wait, on one condition: no rank
 // starts the first action of a call before every rank has arrived, not only
 // those that it touches, since a rank that it does not touch in this call
-// may still read its scratch from the last one. A rank arrives only after it
-// has finished its previous call. A barrier needs no arrival for what it
+// may still be at work in its scratch from the last one. A rank arrives only
+// after it has finished its previous call. A barrier needs no arrival for what it
 // promises; but its tokens are scratch too.
 type Lowered struct {
 	Plan  *Plan

@@ -80,7 +80,7 @@ type card struct {
 }
 
 const (
-	cardVersion = 1
+	cardVersion = 2 // changes with link.Counter too: the board is one
 	cardBytes   = 4 + 2*tokenBytes
 )
 

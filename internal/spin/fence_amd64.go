@@ -2,8 +2,9 @@
 
 package spin
 
-// Fence lets no later load start before every earlier instruction is done
-// (LFENCE): what follows it is not fetched ahead of time. It orders nothing
+// Fence lets no later load start before every earlier load and locked
+// instruction is done (LFENCE), so that what follows is not fetched ahead of
+// time. It does not wait for plain stores to become visible, and orders nothing
 // between threads that would not be ordered without it.
 //
 //go:noescape

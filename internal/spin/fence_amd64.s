@@ -4,5 +4,5 @@
 
 // func Fence()
 TEXT ·Fence(SB), NOSPLIT, $0-0
-	LFENCE              // nothing behind it is dispatched before everything ahead has completed
+	LFENCE              // nothing behind it starts before everything ahead has retired
 	RET
