@@ -15,12 +15,12 @@ import (
 // only way to a few hundred nanoseconds. It computes what that plan states.
 //
 // Each rank has eight lines, each that of a counter, with 56 bytes behind the
-// count, and two slots for payloads that are too large for those. To call, a rank copies its
-// input into a line or slot, its stamp into the line, and raises the counter
-// there to the number of the call; a small payload thus arrives with the
-// count, in one cache line. It then waits for everybody's counter and reduces
-// all payloads, in rank order, into its output. There is no second
-// synchronisation:
+// count, and two slots for payloads that are too large for those. To call, a
+// rank copies its input into a line or slot, its stamp into the line, and
+// raises the counter there to the number of the call; a small payload thus
+// arrives with the count, in one cache line. It then waits for everybody's
+// counter and reduces all payloads, in rank order, into its output; its own it
+// takes from the caller. There is no second synchronisation:
 //
 //   - A line or slot is written by its owner alone, before it raises the
 //     counter, and read by peers after they saw the count.
