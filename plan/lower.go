@@ -70,8 +70,8 @@ type Program struct {
 // starts the first action of a call before every rank has arrived, not only
 // those that it touches, since a rank that it does not touch in this call
 // may still be at work in its scratch from the last one. A rank arrives only
-// after it has finished its previous call. A barrier needs no arrival for what it
-// promises; but its tokens are scratch too.
+// after it has finished its previous call. A barrier needs no arrival for
+// what it promises; but its tokens are scratch too.
 type Lowered struct {
 	Plan  *Plan
 	Depth int // slots of each scratch chunk
