@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tutti-go/tutti/plan"
@@ -11,18 +12,16 @@ import (
 type generator struct {
 	name       string
 	collective plan.Collective
-	new        func(ranks int) (*plan.Plan, error)
+	new        func(ranks, root int) (*plan.Plan, error)
 }
 
-// generators is in the order in which [Names] lists them.
-var generators = []generator{
-	{"allreduce/direct", plan.AllReduce, Direct},
-	{"allreduce/oneshot", plan.AllReduce, OneShot},
-	{"allreduce/staged", plan.AllReduce, Staged},
-	{"allreduce/ring", plan.AllReduce, Ring},
-	{"allreduce/tree", plan.AllReduce, Tree},
-	{"barrier/direct", plan.Barrier, BarrierDirect},
-	{"barrier/dissemination", plan.Barrier, BarrierDissemination},
+// generators is in the order in which [Names] lists them. Each family has its
+// list where its algorithms are.
+var generators = slices.Concat(mappedGenerators, treeGenerators, exchangeGenerators)
+
+// unrooted is a generator's function that needs no root.
+func unrooted(f func(ranks int) (*plan.Plan, error)) func(ranks, root int) (*plan.Plan, error) {
+	return func(ranks, _ int) (*plan.Plan, error) { return f(ranks) }
 }
 
 // Names returns the names of the algorithms for a collective.
@@ -37,15 +36,17 @@ func Names(c plan.Collective) []string {
 }
 
 // New returns the plan of the named algorithm for the given number of ranks.
-// For an unknown name the error is an [*UnknownError].
-func New(name string, ranks int) (*plan.Plan, error) {
+// The root counts for collectives that have one and is 0 for the others. For
+// an unknown name the error is an [*UnknownError].
+func New(name string, ranks, root int) (*plan.Plan, error) {
 	var known []string
 	for _, g := range generators {
 		if g.name == name {
-			if ranks < 1 || ranks > plan.MaxRanks {
-				return plan.NewBuilder(name, g.collective, ranks, 1).Plan() // which says what is wrong
+			// An empty plan has the same limits, and says what is wrong.
+			if b := plan.NewRooted(name, g.collective, ranks, root, 1); b.Err() != nil {
+				return nil, b.Err()
 			}
-			return g.new(ranks)
+			return g.new(ranks, root)
 		}
 		known = append(known, g.name)
 	}

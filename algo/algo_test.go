@@ -107,7 +107,7 @@ func TestEveryPlan(t *testing.T) {
 				if testing.Short() && n > 17 && n != 31 && n != 32 && n != maxRanks {
 					continue
 				}
-				p, err := New(g.name, n)
+				p, err := New(g.name, n, 0)
 				if err != nil {
 					t.Fatalf("%d ranks: %v", n, err)
 				}
@@ -158,7 +158,7 @@ func TestEveryPlan(t *testing.T) {
 func TestGolden(t *testing.T) {
 	for _, g := range generators {
 		for _, n := range []int{2, 3, 4, 8} {
-			p, err := g.new(n)
+			p, err := g.new(n, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,14 +201,14 @@ func TestNames(t *testing.T) {
 }
 
 func TestNewErrors(t *testing.T) {
-	_, err := New("allreduce/magic", 4)
+	_, err := New("allreduce/magic", 4, 0)
 	var unknown *UnknownError
 	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "allreduce/ring") {
 		t.Errorf("an unknown name gives %v", err)
 	}
 	for _, g := range generators {
 		for _, n := range []int{-1, 0, plan.MaxRanks + 1} {
-			if _, err := New(g.name, n); err == nil {
+			if _, err := New(g.name, n, 0); err == nil {
 				t.Errorf("%s accepts %d ranks", g.name, n)
 			}
 		}
@@ -219,7 +219,7 @@ func TestNewErrors(t *testing.T) {
 func BenchmarkLower(b *testing.B) {
 	for _, g := range generators {
 		for _, n := range []int{8, 64} {
-			p, err := g.new(n)
+			p, err := g.new(n, 0)
 			if err != nil {
 				b.Fatal(err)
 			}

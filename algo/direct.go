@@ -2,7 +2,16 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// Direct is allreduce/direct: everything is mapped, and rank r reduces chunk
+// mappedGenerators work on memory that ranks map of each other: the callers'
+// buffers, or scratch.
+var mappedGenerators = []generator{
+	{"allreduce/direct", plan.AllReduce, unrooted(AllReduceDirect)},
+	{"allreduce/oneshot", plan.AllReduce, unrooted(AllReduceOneShot)},
+	{"allreduce/staged", plan.AllReduce, unrooted(AllReduceStaged)},
+	{"barrier/direct", plan.Barrier, unrooted(BarrierDirect)},
+}
+
+// AllReduceDirect is allreduce/direct: everything is mapped, and rank r reduces chunk
 // r straight out of all inputs and into all outputs, in one pass.
 //
 //	         chunk 0   chunk 1   chunk 2
@@ -21,7 +30,7 @@ import "github.com/tutti-go/tutti/plan"
 // Source: the one-pass form of the direct reduce-scatter and allgather for
 // shared memory; R. L. Graham, G. Shipman, "MPI Support for Multi-core
 // Architectures: Optimized Shared Memory Collectives", EuroPVM/MPI 2008.
-func Direct(ranks int) (*plan.Plan, error) {
+func AllReduceDirect(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/direct"
 	if ranks == 1 {
 		return alone(name)

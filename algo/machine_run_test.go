@@ -11,7 +11,7 @@ func TestMachine(t *testing.T) {
 	for _, g := range generators {
 		for _, n := range []int{1, 2, 3, 4, 5, 8} {
 			for _, depth := range []int{1, 2, 3} {
-				p, err := g.new(n)
+				p, err := g.new(n, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -86,7 +86,7 @@ func TestMutatedPrograms(t *testing.T) {
 	for _, g := range generators {
 		for _, n := range []int{2, 3, 4, 5} {
 			for _, depth := range []int{1, 2} {
-				p, err := g.new(n)
+				p, err := g.new(n, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -2,7 +2,7 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// OneShot is allreduce/oneshot: every rank shows its whole input and reduces
+// AllReduceOneShot is allreduce/oneshot: every rank shows its whole input and reduces
 // everybody's. It does n times the work of other algorithms and waits once,
 // which is best for short messages.
 //
@@ -21,7 +21,7 @@ import "github.com/tutti-go/tutti/plan"
 // R. van de Geijn, "Collective communication: theory, practice, and
 // experience", Concurrency and Computation 19(13), 2007, with reading in
 // place of sending.
-func OneShot(ranks int) (*plan.Plan, error) {
+func AllReduceOneShot(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/oneshot"
 	if ranks == 1 {
 		return alone(name)

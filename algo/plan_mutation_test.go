@@ -111,7 +111,7 @@ func TestMutatedPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, g := range generators {
 		for _, n := range []int{2, 3, 4} {
-			p, err := g.new(n)
+			p, err := g.new(n, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,13 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// Ring is allreduce/ring: every rank puts only to its right neighbour. Going
+// exchangeGenerators let all ranks send and receive at the same time.
+var exchangeGenerators = []generator{
+	{"allreduce/ring", plan.AllReduce, unrooted(AllReduceRing)},
+	{"barrier/dissemination", plan.Barrier, unrooted(BarrierDissemination)},
+}
+
+// AllReduceRing is allreduce/ring: every rank puts only to its right neighbour. Going
 // once around, each chunk collects all contributions (reduce-scatter); going
 // around again, the sums reach everybody (allgather).
 //
@@ -25,7 +31,7 @@ import "github.com/tutti-go/tutti/plan"
 //
 // Source: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms
 // for clusters of workstations", J. Parallel Distrib. Comput. 69(2), 2009.
-func Ring(ranks int) (*plan.Plan, error) {
+func AllReduceRing(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/ring"
 	if ranks == 1 {
 		return alone(name)

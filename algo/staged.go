@@ -2,7 +2,7 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// Staged is allreduce/staged: the direct algorithm for buffers that peers
+// AllReduceStaged is allreduce/staged: the direct algorithm for buffers that peers
 // cannot map. What peers must read passes through mapped scratch, a tile at
 // a time, so that it stays in the cache.
 //
@@ -25,9 +25,9 @@ import "github.com/tutti-go/tutti/plan"
 // (n-1)/n·b copied to its own scratch, the same read from peers and written
 // back to them, and the same copied out of its own scratch.
 //
-// Source: the copy-in copy-out form of [Direct], as in R. L. Graham,
+// Source: the copy-in copy-out form of [AllReduceDirect], as in R. L. Graham,
 // G. Shipman, EuroPVM/MPI 2008; writing back where the inputs were is ours.
-func Staged(ranks int) (*plan.Plan, error) {
+func AllReduceStaged(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/staged"
 	if ranks == 1 {
 		return alone(name)

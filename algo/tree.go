@@ -2,7 +2,12 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// Tree is allreduce/tree: a binary tree sums up to the root, rank 0, and the
+// treeGenerators pass data along trees and chains.
+var treeGenerators = []generator{
+	{"allreduce/tree", plan.AllReduce, unrooted(AllReduceTree)},
+}
+
+// AllReduceTree is allreduce/tree: a binary tree sums up to the root, rank 0, and the
 // sum goes down again. With tiles in flight, all levels work at once in both
 // directions.
 //
@@ -22,7 +27,7 @@ import "github.com/tutti-go/tutti/plan"
 // Source: the textbook binary tree, pipelined as in P. Sanders, J. Speck,
 // J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
 // and scan", Parallel Computing 35(12), 2009.
-func Tree(ranks int) (*plan.Plan, error) {
+func AllReduceTree(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/tree"
 	if ranks == 1 {
 		return alone(name)

@@ -26,8 +26,8 @@ type Config struct {
 	Exchanger  Exchanger
 	Fabric     link.Fabric // owned by the Comm from New on, also when New fails
 
-	// Plan makes the plan of a name for a number of ranks: algo.New.
-	Plan func(name string, ranks int) (*plan.Plan, error)
+	// Plan makes the plan of a name for a number of ranks and a root: algo.New.
+	Plan func(name string, ranks, root int) (*plan.Plan, error)
 	// Choose picks among plans: tune.Choose. All ranks must be given the same,
 	// and the same Rules as the name for it: New refuses ranks that differ.
 	Choose func(tune.Request) tune.Choice
@@ -49,7 +49,7 @@ type Config struct {
 type Comm struct {
 	rank, size int
 	fabric     link.Fabric
-	plan       func(string, int) (*plan.Plan, error)
+	plan       func(name string, ranks, root int) (*plan.Plan, error)
 	choose     func(tune.Request) tune.Choice
 	cores      int
 	log        *slog.Logger

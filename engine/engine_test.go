@@ -178,7 +178,7 @@ func needsMapping(name string, m medium, n int, registered bool) bool {
 	if n == 1 || name == "" {
 		return false
 	}
-	p, err := algo.New(name, n)
+	p, err := algo.New(name, n, 0)
 	if err != nil {
 		panic(err)
 	}

@@ -82,7 +82,7 @@ func (c *Comm) program(choice tune.Choice) (*program, error) {
 	key := programKey{choice.Algo, choice.Depth}
 	p, ok := c.programs[key]
 	if !ok {
-		made, err := c.plan(choice.Algo, c.size)
+		made, err := c.plan(choice.Algo, c.size, 0)
 		if err != nil {
 			return nil, err
 		}

@@ -9,9 +9,9 @@ import (
 // ranks in the order in which things happen, and the builder derives what
 // each step must come after. A scratch chunk exists from its first use on.
 //
-// A plan must be valid in place as well as out of place, so In and Out of a
-// chunk count as the same memory, and reading In after Out was written is a
-// mistake. The first mistake is kept and returned by [Builder.Plan]; what
+// A plan must be valid in place as well as out of place, so places of In and
+// Out that are one memory in place count as the same, and reading In after Out
+// was written there is a mistake. The first mistake is kept and returned by [Builder.Plan]; what
 // follows it is ignored.
 type Builder struct {
 	p    Plan
@@ -19,12 +19,16 @@ type Builder struct {
 	err  error
 }
 
-// NewBuilder returns a builder of an empty plan.
+// NewBuilder returns a builder of an empty plan, with the given number of
+// chunks in a block.
 func NewBuilder(name string, collective Collective, ranks, chunks int) *Builder {
-	b := &Builder{
-		p:    Plan{Name: name, Collective: collective, Ranks: ranks, Chunks: chunks},
-		deps: newTracker(),
-	}
+	return NewRooted(name, collective, ranks, 0, chunks)
+}
+
+// NewRooted is NewBuilder for a collective that has a root.
+func NewRooted(name string, collective Collective, ranks, root, chunks int) *Builder {
+	b := &Builder{p: Plan{Name: name, Collective: collective, Ranks: ranks, Root: root, Chunks: chunks}}
+	b.deps = newTracker(&b.p)
 	if err := b.p.checkHeader(); err != nil {
 		b.err = err
 	}
@@ -66,7 +70,7 @@ func (b *Builder) add(rank int, op Op, dsts, srcs []Place) {
 	for _, p := range s.Srcs {
 		switch written := b.deps.at(p).written; {
 		case p.Buf == In && written:
-			b.fail(id, "reads %v after %v was written, which may be the same memory", p, Out.At(p.Rank, p.Chunk))
+			b.fail(id, "reads %v after Out was written there, which may be the same memory", p)
 			return
 		case p.Buf != In && !written:
 			b.fail(id, "reads %v, which nothing has written", p)
@@ -81,6 +85,9 @@ func (b *Builder) add(rank int, op Op, dsts, srcs []Place) {
 func (b *Builder) fail(id StepID, format string, args ...any) {
 	b.err = &BuildError{b.p.Name, id, fmt.Sprintf(format, args...)}
 }
+
+// Err returns the first mistake, or nil.
+func (b *Builder) Err() error { return b.err }
 
 // Plan returns the plan, with Last set on every Reduce whose result holds
 // all contributions. It returns the first mistake made, or what

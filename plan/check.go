@@ -48,14 +48,16 @@ func (p *Plan) checkHeader() error {
 		return bad("unknown %v", p.Collective)
 	case p.Ranks < 1 || p.Ranks > MaxRanks:
 		return bad("%d ranks, want 1 to %d", p.Ranks, MaxRanks)
+	case p.Root < 0 || p.Root >= p.Ranks || p.Root > 0 && !p.Collective.Rooted():
+		return bad("%v with root %d of %d ranks", p.Collective, p.Root, p.Ranks)
 	case p.Chunks < 1 || p.Chunks > MaxChunks:
 		return bad("%d chunks, want 1 to %d", p.Chunks, MaxChunks)
 	case p.Collective == Barrier && p.Chunks != 1:
 		return bad("%d chunks, a barrier has 1", p.Chunks)
 	case p.Scratch < 0 || p.Scratch > MaxChunks:
 		return bad("%d scratch chunks, want 0 to %d", p.Scratch, MaxChunks)
-	case p.Ranks*max(p.Chunks, p.Scratch) > MaxCells:
-		return bad("%d chunks over all ranks, want at most %d", p.Ranks*max(p.Chunks, p.Scratch), MaxCells)
+	case p.Ranks*max(p.cells(), p.Scratch) > MaxCells:
+		return bad("%d chunks over all ranks, want at most %d", p.Ranks*max(p.cells(), p.Scratch), MaxCells)
 	case len(p.Steps) > MaxSteps:
 		return bad("%d steps, want at most %d", len(p.Steps), MaxSteps)
 	}
@@ -126,16 +128,13 @@ func afterFault(s *Step, id int) string {
 }
 
 func (p *Plan) placeFault(q Place) string {
-	limit := p.Chunks
-	if q.Buf == Scratch {
-		limit = p.Scratch
-	}
 	switch {
 	case q.Buf >= numBufs:
 		return fmt.Sprintf("unknown %v", q.Buf)
 	case q.Rank < 0 || q.Rank >= p.Ranks:
 		return fmt.Sprintf("%v: rank not among %d ranks", q, p.Ranks)
-	case q.Chunk < 0 || q.Chunk >= limit:
+	}
+	if limit := p.chunks(q.Rank, q.Buf); q.Chunk < 0 || q.Chunk >= limit {
 		return fmt.Sprintf("%v: chunk not among %d", q, limit)
 	}
 	return ""
@@ -160,7 +159,7 @@ func (p *Plan) checkStructure() error {
 // checkOrder shows that After names every direct dependency. More is
 // allowed: an author may order steps that share no place.
 func (p *Plan) checkOrder() error {
-	deps := newTracker()
+	deps := newTracker(p)
 	for id := range p.Steps {
 		s := &p.Steps[id]
 		for _, a := range deps.after(s.Srcs, s.Dsts) {
@@ -263,27 +262,35 @@ func or(dst, src []uint64) {
 type memory struct {
 	p       *Plan
 	vals    *values
-	user    [2][]value // by inPlace; Out, or In and Out where they are one
+	cells   int        // of a rank
+	user    [2][]value // by inPlace and cell; Out, or In and Out where they are one
 	scratch [2][]value
 }
 
 func newMemory(p *Plan, vals *values) *memory {
-	m := &memory{p: p, vals: vals}
+	m := &memory{p: p, vals: vals, cells: p.cells()}
 	for i := range 2 {
-		m.user[i] = make([]value, p.Ranks*p.Chunks)
-		m.scratch[i] = make([]value, p.Ranks*p.Scratch)
-		for j := range m.scratch[i] {
-			m.scratch[i][j] = unwritten
-		}
-		for j := range m.user[i] {
-			m.user[i][j] = unwritten
-			if i == 1 {
-				m.user[i][j] = vals.input(j/p.Chunks, j%p.Chunks)
-			}
+		m.user[i] = unwrittenValues(p.Ranks * m.cells)
+		m.scratch[i] = unwrittenValues(p.Ranks * p.Scratch)
+	}
+	for r := range p.Ranks {
+		for c := range p.chunks(r, In) {
+			m.user[1][m.at(In.At(r, c))] = vals.input(r, p.source(r, c))
 		}
 	}
 	return m
 }
+
+func unwrittenValues(n int) []value {
+	vs := make([]value, n)
+	for i := range vs {
+		vs[i] = unwritten
+	}
+	return vs
+}
+
+// at returns the index of a place of In or Out in user.
+func (m *memory) at(q Place) int { return q.Rank*m.cells + m.p.cell(q) }
 
 func index(b bool) int {
 	if b {
@@ -298,9 +305,9 @@ func (m *memory) load(q Place, inPlace bool) value {
 	case q.Buf == Scratch:
 		return m.scratch[i][q.Rank*m.p.Scratch+q.Chunk]
 	case q.Buf == In && !inPlace:
-		return m.vals.input(q.Rank, q.Chunk)
+		return m.vals.input(q.Rank, m.p.source(q.Rank, q.Chunk))
 	}
-	return m.user[i][q.Rank*m.p.Chunks+q.Chunk]
+	return m.user[i][m.at(q)]
 }
 
 func (m *memory) store(q Place, inPlace bool, v value) {
@@ -308,7 +315,7 @@ func (m *memory) store(q Place, inPlace bool, v value) {
 	if q.Buf == Scratch {
 		m.scratch[i][q.Rank*m.p.Scratch+q.Chunk] = v
 	} else {
-		m.user[i][q.Rank*m.p.Chunks+q.Chunk] = v
+		m.user[i][m.at(q)] = v
 	}
 }
 
@@ -320,8 +327,8 @@ func (m *memory) result(srcs []Place, inPlace bool) (value, Kind, string) {
 		if v == unwritten {
 			return v, Unwritten, fmt.Sprintf("reads %v, which nothing has written", q)
 		}
-		if out := Out.At(q.Rank, q.Chunk); q.Buf == In && m.load(out, false) != unwritten {
-			return v, Unwritten, fmt.Sprintf("reads %v after %v was written", q, out)
+		if q.Buf == In && m.user[0][m.at(q)] != unwritten {
+			return v, Unwritten, fmt.Sprintf("reads %v after Out was written there", q)
 		}
 		if i == 0 {
 			acc = v
@@ -336,24 +343,42 @@ func (m *memory) result(srcs []Place, inPlace bool) (value, Kind, string) {
 	return acc, 0, ""
 }
 
-// wrong returns what an allreduce must not leave in some rank's Out: the
+// wrong returns what the collective must not leave in some rank's Out: the
 // kind, the rank and the detail, which is "" if all is well.
 func (m *memory) wrong() (k Kind, rank int, detail string) {
 	for i, inPlace := range []bool{false, true} {
-		for j, v := range m.user[i] {
-			rank, c := j/m.p.Chunks, j%m.p.Chunks
-			out := Out.At(rank, c)
-			switch first := m.user[0][c]; {
-			case v == unwritten:
-				return WrongResult, rank, fmt.Sprintf("%v is never written%s", out, where(inPlace))
-			case m.vals.chunk[v] != c:
-				return WrongResult, rank, fmt.Sprintf("%v holds chunk %d%s", out, m.vals.chunk[v], where(inPlace))
-			case !m.vals.complete(v):
-				return WrongResult, rank, fmt.Sprintf("%v lacks the contribution of rank %d%s", out, m.vals.missing(v), where(inPlace))
-			case v != first:
-				return NotIdentical, rank, fmt.Sprintf("%v and %v combine in different orders%s", Out.At(0, c), out, where(inPlace))
+		first := map[datum]Place{} // who holds the reduction of a datum
+		for r := range m.p.Ranks {
+			for c := range m.p.chunks(r, Out) {
+				out := Out.At(r, c)
+				v := m.user[i][m.at(out)]
+				if detail := m.fault(out, v); detail != "" {
+					return WrongResult, r, out.String() + " " + detail + where(inPlace)
+				}
+				d := m.vals.datum[v]
+				if other, ok := first[d]; !ok {
+					first[d] = out
+				} else if m.user[i][m.at(other)] != v {
+					return NotIdentical, r, fmt.Sprintf("%v and %v combine in different orders%s", other, out, where(inPlace))
+				}
 			}
 		}
 	}
 	return 0, -1, ""
+}
+
+// fault returns what is wrong with the final value of a place in Out, or "".
+func (m *memory) fault(out Place, v value) string {
+	d, from := m.p.result(out.Rank, out.Chunk)
+	switch {
+	case v == unwritten:
+		return "is never written"
+	case m.vals.datum[v] != d:
+		return fmt.Sprintf("holds %v, not %v", m.vals.datum[v], d)
+	case from < 0 && !m.vals.complete(v):
+		return fmt.Sprintf("lacks the contribution of rank %d", m.vals.missing(v))
+	case from >= 0 && v != m.vals.input(from, d):
+		return fmt.Sprintf("is not the contribution of rank %d", from)
+	}
+	return ""
 }

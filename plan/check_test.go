@@ -33,7 +33,7 @@ func TestCheckRefuses(t *testing.T) {
 		change func(p *plan.Plan)
 	}{
 		{"no ranks", plan.Malformed, func(p *plan.Plan) { p.Ranks = 0 }},
-		{"unknown collective", plan.Malformed, func(p *plan.Plan) { p.Collective = 9 }},
+		{"unknown collective", plan.Malformed, func(p *plan.Plan) { p.Collective = 99 }},
 		{"unknown op", plan.Malformed, func(p *plan.Plan) { p.Steps[0].Op = 9 }},
 		{"unknown buffer", plan.Malformed, func(p *plan.Plan) { p.Steps[0].Srcs[0].Buf = 9 }},
 		{"after itself", plan.Malformed, func(p *plan.Plan) { p.Steps[2].After = []plan.StepID{2} }},

@@ -2,15 +2,20 @@ package plan
 
 import "slices"
 
-// A cell is memory that steps conflict over. In and Out of a chunk share one
-// cell, because a caller may pass the same memory for both.
+// A cell is memory that steps conflict over. Places in In and Out share one
+// cell where a caller may pass the same memory for both.
 type cell struct {
 	rank    int
 	scratch bool
-	chunk   int
+	number  int
 }
 
-func cellOf(p Place) cell { return cell{p.Rank, p.Buf == Scratch, p.Chunk} }
+func (p *Plan) cellOf(q Place) cell {
+	if q.Buf == Scratch {
+		return cell{q.Rank, true, q.Chunk}
+	}
+	return cell{q.Rank, false, p.cell(q)}
+}
 
 // An epoch is the state of a cell in a global order of steps: who wrote it
 // last, and who has read that value since.
@@ -23,14 +28,15 @@ type epoch struct {
 
 // A tracker derives dependencies from a global order of steps.
 type tracker struct {
+	p     *Plan
 	cells map[cell]*epoch
 	order []cell // in order of first use, to iterate deterministically
 }
 
-func newTracker() *tracker { return &tracker{cells: map[cell]*epoch{}} }
+func newTracker(p *Plan) *tracker { return &tracker{p: p, cells: map[cell]*epoch{}} }
 
-func (t *tracker) at(p Place) *epoch {
-	c := cellOf(p)
+func (t *tracker) at(q Place) *epoch {
+	c := t.p.cellOf(q)
 	e := t.cells[c]
 	if e == nil {
 		e = &epoch{}

@@ -168,7 +168,7 @@ type reuse struct {
 // that touch its last value. All other steps that touch the chunk lie
 // between these two by the plan's own dependencies.
 func reuses(p *Plan) []reuse {
-	deps := newTracker()
+	deps := newTracker(p)
 	for id := range p.Steps {
 		deps.add(StepID(id), p.Steps[id].Srcs, p.Steps[id].Dsts)
 	}

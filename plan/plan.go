@@ -2,40 +2,6 @@ package plan
 
 import "fmt"
 
-// A Collective says what a plan computes.
-type Collective uint8
-
-const (
-	// AllReduce: chunk c of every rank's Out is the reduction over all ranks
-	// of chunk c of their In, each contribution exactly once.
-	AllReduce Collective = iota
-	// Barrier: no rank finishes before every rank has started. A barrier
-	// moves no bytes: its places are tokens, and only the order of its steps
-	// counts. Its Chunks is 1.
-	Barrier
-	numCollectives
-)
-
-var collectiveNames = [numCollectives]string{"allreduce", "barrier"}
-
-// String returns the collective's name in lower case.
-func (c Collective) String() string {
-	if c < numCollectives {
-		return collectiveNames[c]
-	}
-	return fmt.Sprintf("collective(%d)", uint8(c))
-}
-
-// ParseCollective returns the collective with the given name.
-func ParseCollective(name string) (Collective, error) {
-	for i, n := range collectiveNames {
-		if n == name {
-			return Collective(i), nil
-		}
-	}
-	return 0, fmt.Errorf("plan: unknown collective %q", name)
-}
-
 // An Op is what a step does with its sources. There are only two: whatever
 // else a collective seems to need is a protocol, chosen later, or a place.
 type Op uint8
@@ -117,10 +83,12 @@ type Step struct {
 	Last bool
 }
 
-// A Plan is a collective over a fixed number of ranks. A rank's In and Out
-// are cut into Chunks chunks of equal extent; Scratch is the number of
-// scratch chunks of each rank, each the size of one tile of a chunk. The
-// steps are in a global order in which every step follows all its After.
+// A Plan is a collective over a fixed number of ranks. A block, that is the
+// caller's buffer or the share of one rank in it, is cut into Chunks chunks of
+// equal extent; chunk c of block b of a buffer has the number b*Chunks + c.
+// Scratch is the number of scratch chunks of each rank, each the size of one
+// tile of a chunk. The steps are in a global order in which every step follows
+// all its After.
 //
 // Treat a plan as read-only once it is built: lowered programs share its
 // slices.
@@ -128,7 +96,8 @@ type Plan struct {
 	Name       string // such as "allreduce/ring"
 	Collective Collective
 	Ranks      int
-	Chunks     int
+	Root       int // of collectives that have one; else 0
+	Chunks     int // of a block
 	Scratch    int
 	Steps      []Step
 }

@@ -19,7 +19,11 @@ const textVersion = "v1"
 func (p *Plan) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "plan %s %s\n", textVersion, p.Name)
-	fmt.Fprintf(&s, "%v ranks %d chunks %d scratch %d\n", p.Collective, p.Ranks, p.Chunks, p.Scratch)
+	fmt.Fprintf(&s, "%v ranks %d", p.Collective, p.Ranks)
+	if p.Collective.Rooted() {
+		fmt.Fprintf(&s, " root %d", p.Root)
+	}
+	fmt.Fprintf(&s, " chunks %d scratch %d\n", p.Chunks, p.Scratch)
 	for id := range p.Steps {
 		fmt.Fprintf(&s, "%d %v\n", id, &p.Steps[id])
 	}
@@ -171,8 +175,15 @@ func (ps *parser) header() string {
 		return err.Error()
 	}
 	ps.p.Collective = c
+	if d := first(ps.word("ranks"), ps.number(&ps.p.Ranks)); d != "" {
+		return d
+	}
+	if c.Rooted() {
+		if d := first(ps.word("root"), ps.number(&ps.p.Root)); d != "" {
+			return d
+		}
+	}
 	if d := first(
-		ps.word("ranks"), ps.number(&ps.p.Ranks),
 		ps.word("chunks"), ps.number(&ps.p.Chunks),
 		ps.word("scratch"), ps.number(&ps.p.Scratch),
 		ps.end(),

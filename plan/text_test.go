@@ -43,7 +43,7 @@ func TestParseErrors(t *testing.T) {
 		{"plan v2 x\n", 1, `want "v1"`},
 		{"plan v1\n", 1, "the name"},
 		{"plan v1 x y\n", 1, "the end of the line"},
-		{"plan v1 x\ngather ranks 2 chunks 1 scratch 0\n", 2, "unknown collective"},
+		{"plan v1 x\nmagic ranks 2 chunks 1 scratch 0\n", 2, "unknown collective"},
 		{"plan v1 x\nallreduce ranks 2 chunks 1\n", 2, `want "scratch"`},
 		{"plan v1 x\nallreduce ranks 99999 chunks 1 scratch 0\n", 2, "99999 ranks"},
 		{"plan v1 x\nallreduce ranks 4096 chunks 65536 scratch 0\n", 2, "over all ranks"},

@@ -3,7 +3,7 @@ package plan
 import "math/bits"
 
 // A value is the symbolic content of a cell: which contributions to one
-// chunk it holds, and the expression that combined them. Values are
+// datum it holds, and the expression that combined them. Values are
 // interned: equal expressions have equal ids, so that two ranks hold the
 // same bits if they hold the same value, even where the operator is not
 // associative.
@@ -18,35 +18,41 @@ const unwritten value = -1
 type values struct {
 	ranks  int
 	tokens bool     // barrier: contributions may repeat
-	chunk  []int    // by value
+	datum  []datum  // by value
 	set    [][]byte // by value: bit set of ranks
-	inputs map[[2]int]value
+	inputs map[input]value
 	unions map[[2]value]value
+}
+
+// An input is a rank's contribution of a datum.
+type input struct {
+	rank int
+	datum
 }
 
 func newValues(ranks int, c Collective) *values {
 	return &values{
 		ranks:  ranks,
 		tokens: c == Barrier,
-		inputs: map[[2]int]value{},
+		inputs: map[input]value{},
 		unions: map[[2]value]value{},
 	}
 }
 
-func (v *values) add(chunk int, set []byte) value {
-	v.chunk = append(v.chunk, chunk)
+func (v *values) add(d datum, set []byte) value {
+	v.datum = append(v.datum, d)
 	v.set = append(v.set, set)
 	return value(len(v.set) - 1)
 }
 
-// input returns the value of chunk c of the rank's In.
-func (v *values) input(rank, chunk int) value {
-	id, ok := v.inputs[[2]int{rank, chunk}]
+// input returns the value of a datum as the rank contributes it.
+func (v *values) input(rank int, d datum) value {
+	id, ok := v.inputs[input{rank, d}]
 	if !ok {
 		set := make([]byte, (v.ranks+7)/8)
 		set[rank/8] = 1 << (rank % 8)
-		id = v.add(chunk, set)
-		v.inputs[[2]int{rank, chunk}] = id
+		id = v.add(d, set)
+		v.inputs[input{rank, d}] = id
 	}
 	return id
 }
@@ -57,7 +63,7 @@ func (v *values) union(a, b value) (value, string) {
 	if id, ok := v.unions[[2]value{a, b}]; ok {
 		return id, ""
 	}
-	if v.chunk[a] != v.chunk[b] {
+	if v.datum[a] != v.datum[b] {
 		return unwritten, "mixes two chunks"
 	}
 	set := make([]byte, len(v.set[a]))
@@ -68,7 +74,7 @@ func (v *values) union(a, b value) (value, string) {
 		}
 		set[i] = x | y
 	}
-	id := v.add(v.chunk[a], set)
+	id := v.add(v.datum[a], set)
 	v.unions[[2]value{a, b}] = id
 	return id, ""
 }

@@ -89,7 +89,7 @@ func (v *verifier) tile(t int) error {
 	n := v.ranks
 	v.known = append(v.known, make([]uint16, v.first[n]*(t+1)*n))
 	v.mem = newMemory(v.l.Plan, v.vals)
-	v.user = make([]location, n*v.l.Plan.Chunks)
+	v.user = make([]location, n*v.l.Plan.cells())
 	for r := range n {
 		v.rolling[r] = make(knowledge, (t+1)*n)
 		v.heard[r] = make([]uint16, n)
@@ -217,7 +217,7 @@ func (v *verifier) location(q Place, tile int) *location {
 	if q.Buf == Scratch {
 		return &v.scratch[(q.Rank*p.Scratch+q.Chunk)*v.l.Depth+tile%v.l.Depth]
 	}
-	return &v.user[q.Rank*p.Chunks+q.Chunk]
+	return &v.user[v.mem.at(q)]
 }
 
 // knows reports whether m happens before who has knowledge k.
@@ -304,9 +304,9 @@ func (v *verifier) finish() error {
 		}
 	}
 	for i := range v.user {
-		r, loc := i/v.l.Plan.Chunks, &v.user[i]
+		r, loc := i/v.mem.cells, &v.user[i]
 		if loc.pending && v.heard[r][loc.put.rank] <= loc.put.pos {
-			return v.l.fault(Undelivered, r, -1, -1, "returns without a wait for rank %d, which put into %v", loc.put.rank, Out.At(r, i%v.l.Plan.Chunks))
+			return v.l.fault(Undelivered, r, -1, -1, "returns without a wait for rank %d, which put into its Out", loc.put.rank)
 		}
 	}
 	if v.l.Plan.Collective == Barrier {

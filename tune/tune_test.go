@@ -37,7 +37,7 @@ func TestChoicesCanRun(t *testing.T) {
 			}
 			continue
 		}
-		p, err := algo.New(c.Algo, r.Ranks)
+		p, err := algo.New(c.Algo, r.Ranks, 0)
 		if err != nil {
 			t.Errorf("%+v: %v", r, err)
 			continue
