@@ -62,7 +62,7 @@ type Comm struct {
 	links   []link.Link     // by rank; ours is nil
 	seen    []*link.Counter // progress of each rank, our own included
 	own     *link.Counter   // seen[rank]
-	board   bool            // raising own tells everybody
+	board   bool            // everything is mapped: raising own tells everybody
 	mappers []link.Mapper   // by rank; nil where nothing is mapped
 	buffers registry        // what Alloc gave out
 
@@ -117,7 +117,7 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 
 // join connects to every peer and learns where its control region is.
 func (c *Comm) join(ctx context.Context, ex Exchanger, rules string) error {
-	control, err := c.fabric.Alloc(controlBytes)
+	control, err := c.fabric.Alloc(controlBytes(c.size))
 	if err != nil {
 		return err
 	}
@@ -148,26 +148,25 @@ func (c *Comm) join(ctx context.Context, ex Exchanger, rules string) error {
 		if err != nil {
 			return err
 		}
-		c.links[rank], c.seen[rank] = l, l.Seen()
+		c.links[rank], c.seen[rank] = l, link.CounterAt(control.Bytes()[mirrorAt(rank):])
 		if m, ok := l.(link.Mapper); ok {
 			c.mappers[rank] = m
 			if c.controls[rank], err = m.Map(ctx, c.peerRegions[rank]); err != nil {
 				return err
 			}
-			if len(c.controls[rank]) < controlBytes {
+			if len(c.controls[rank]) < controlBytes(c.size) {
 				return fmt.Errorf("rank %d has a control region of %d bytes, not %d: are all ranks the same build?",
-					rank, len(c.controls[rank]), controlBytes)
+					rank, len(c.controls[rank]), controlBytes(c.size))
 			}
 		}
 	}
 	c.controls[c.rank] = control.Bytes()
-	if b, ok := c.fabric.(link.Board); ok {
-		c.own, c.board = b.Own(), true
-	} else {
-		c.own = new(link.Counter)
-	}
+	c.own = link.CounterAt(control.Bytes()[progressOffset:])
 	c.seen[c.rank] = c.own
-	if c.mapped() {
+	if c.board = c.mapped(); c.board {
+		for rank, theirs := range c.controls {
+			c.seen[rank] = link.CounterAt(theirs[progressOffset:])
+		}
 		c.door = newDoor(c.controls, c.rank)
 	}
 	// Nobody may put or notify before everybody has connected.
@@ -182,7 +181,7 @@ func (c *Comm) mapped() bool {
 			return false
 		}
 	}
-	return c.board || c.size == 1
+	return true
 }
 
 // Rank is this rank's number, from 0.

@@ -34,7 +34,7 @@ func TestDoorReadsOwnInputInPlace(t *testing.T) {
 	for _, elements := range []int{2, 1000} { // in the line, in the slot
 		controls := make([][]byte, 2)
 		for r := range controls {
-			controls[r] = make([]byte, controlBytes)
+			controls[r] = make([]byte, mirrorOffset)
 		}
 		doors := []door{newDoor(controls, 0), newDoor(controls, 1)}
 		// What rank 1 publishes is lost on the way: rank 0 sees zeros.

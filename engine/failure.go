@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
 )
 
 // failures is what ends this rank's waits. An error of the communicator ends
@@ -36,7 +37,7 @@ func (f *failures) lost(rank int, err error) {
 // notify raises this rank's progress at a peer. A peer that has closed its
 // communicator needs to know no more.
 func (c *Comm) notify(rank int, progress uint64) error {
-	err := c.links[rank].Notify(progress)
+	err := c.links[rank].Notify(mem.Remote{Region: c.peerRegions[rank], Offset: mirrorAt(c.rank)}, progress)
 	if errors.Is(err, link.ErrClosed) && c.failures.comm.Err() == nil {
 		return nil
 	}

@@ -50,7 +50,7 @@ type action struct {
 	dsts, srcs []operand
 	waits      []waitFor
 	signal     bool
-	notify     []int // whom to tell, where there is no board
+	notify     []int // whom to tell, where nothing is mapped
 	putTo      int   // the peer that the destination belongs to, where it is not mapped; else -1
 
 	dstAt, srcAt []unsafe.Pointer // filled for each tile

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -57,6 +58,16 @@ type Counter struct {
 // must start on a multiple of 8 and should start on one of LineBytes.
 func CounterAt(memory []byte) *Counter {
 	return (*Counter)(unsafe.Pointer(&memory[:CounterBytes][0]))
+}
+
+// CounterIn is CounterAt for media that are told a place by a peer: the counter
+// at offset in a region's memory. An error is ErrRange: there is no room for a
+// counter, or offset is not a multiple of 8.
+func CounterIn(memory []byte, offset int) (*Counter, error) {
+	if offset < 0 || offset > len(memory)-CounterBytes || offset%8 != 0 {
+		return nil, fmt.Errorf("a counter at %d of %d bytes: %w", offset, len(memory), ErrRange)
+	}
+	return CounterAt(memory[offset:]), nil
 }
 
 // Load returns the count.

@@ -12,8 +12,11 @@
 //   - [Counter] is the signal: a count in a cache line of its own, grows only.
 //   - [Waiter] is how a rank waits for it: spin, yield, sleep, always with an
 //     eye on the deadline and on [Fault].
-//   - [Mapper] and [Board] are powers that only some media have. Ask for them
-//     with a type assertion.
+//   - [Mapper] is a power that only some media have. Ask for it with a type
+//     assertion.
+//
+// Counters lie in regions, wherever their users put them: a fabric has none of
+// its own, so several communicators can live on one.
 //
 // link/linktest is the definition of the contract: every medium passes it.
 package link

@@ -13,17 +13,24 @@ type Fabric interface {
 	Medium() string
 
 	// Alloc makes a region of the given size in bytes, zeroed, that every
-	// peer on this fabric can reach. It does not block on peers.
+	// peer on this fabric can reach. It does not block on peers. The region
+	// starts on a multiple of LineBytes. It may be freed only when no peer can
+	// be at work in it: whoever frees it vouches for that, and peers unmap it
+	// on any thread and at any time from then on, unless they Keep it.
 	Alloc(bytes int) (*mem.Buffer, error)
 
 	// Connect returns the link to peer. The first call for a peer may block
 	// until the peer has opened its fabric; later calls return the same link.
 	Connect(ctx context.Context, peer int) (Link, error)
 
-	// Lost sets the function that the fabric calls, from a goroutine of its
-	// own and at most once a peer, when a peer closed its fabric (an error
-	// that is ErrClosed) or died (a *PeerLostError).
-	Lost(f func(peer int, err error))
+	// Lost adds a function that the fabric calls, from a goroutine of its own
+	// and at most once a peer, when a peer closed its fabric (an error that is
+	// ErrClosed) or died (a *PeerLostError). A peer that had gone before is
+	// reported to it at once, also from a goroutine. f must not block, nor
+	// close the fabric. forget takes the function out again; a call that is
+	// under way may still end after forget has returned. Nothing is reported
+	// any more once the fabric is closed.
+	Lost(f func(peer int, err error)) (forget func())
 
 	// Close closes all links and frees all regions. Peers are told.
 	Close() error
@@ -37,26 +44,30 @@ type Link interface {
 	// soon as Put has returned. Errors: ErrRange, ErrClosed, *PeerLostError.
 	Put(dst mem.Remote, src []byte) error
 
-	// Notify raises the counter that the peer sees of this rank to v, after
-	// every earlier Put on this link is visible there. v never falls.
-	Notify(v uint64) error
-
-	// Seen is the counter that the peer raises here by its Notify.
-	Seen() *Counter
+	// Notify raises the Counter that lies at dst in one of the peer's regions
+	// to v, after every earlier Put on this link is visible there, and wakes
+	// whoever sleeps on it. A counter has one writer, so no other rank, nor the
+	// peer itself, may raise this one; and v never falls. dst.Offset is a
+	// multiple of 8. Errors: those of Put.
+	Notify(dst mem.Remote, v uint64) error
 }
 
-// Mapper is a Link on which load and store reach the peer's memory.
+// Mapper is a Link on which load and store reach the peer's memory. A medium
+// is called mapped when its links are Mappers; a rank can then raise a counter
+// in a region of its own, and by one store all peers see it.
 type Mapper interface {
 	// Map returns the memory of one of the peer's regions. The first call for
 	// a region asks the peer's fabric and may block for it; later calls look
 	// it up. The memory stays mapped at least until the peer frees the region
-	// or the fabric is closed. Errors: ErrRange for a region the peer does not have.
+	// or the fabric is closed. Errors: ErrRange for a region the peer does not
+	// have, ErrClosed, *PeerLostError.
 	Map(ctx context.Context, region mem.RegionID) ([]byte, error)
-}
 
-// Board is a Fabric whose ranks each have a single counter that all peers
-// see, so that one store tells everybody.
-type Board interface {
-	// Own is that counter. Raising it is a Notify on every link.
-	Own() *Counter
+	// Keep is Map for memory that this rank may still look at when the peer
+	// has freed it: it stays mapped until release is called or the fabric is
+	// closed. It is the same mapping that Map returns, and Map, Put and Notify
+	// find the region as long as somebody keeps it. release may be called
+	// several times; the memory must not be used through this Keep afterwards.
+	// It may unmap, but does not block on the peer.
+	Keep(ctx context.Context, region mem.RegionID) (memory []byte, release func() error, err error)
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/tutti-go/tutti/internal/futex"
@@ -15,34 +17,29 @@ import (
 	"github.com/tutti-go/tutti/mem"
 )
 
-// boardRegion is the region every rank makes first: the page with its counter.
-const boardRegion mem.RegionID = 1
-
 // Fabric is one rank's end of the shared-memory medium. It implements
-// link.Fabric and link.Board.
+// link.Fabric.
 type Fabric struct {
 	rank  int
 	cards []card
 	log   *slog.Logger
 
 	server *server
-	own    *link.Counter
 	down   chan struct{} // closed by Close, under mu
 
 	mu        sync.Mutex // never held over anything that blocks
 	segments  map[mem.RegionID]*segment
 	next      mem.RegionID
-	lost      func(peer int, err error)
-	firstLost *link.PeerLostError // the first peer that went without a bye
+	watchers  map[int]func(peer int, err error) // by number, see Lost
+	watched   int                               // numbers given out
+	gone      map[int]error                     // peers that were reported
+	firstLost *link.PeerLostError               // the first peer that went without a bye
 
 	peers      []peer // indexed by rank; ours is unused
 	sayNoLocks sync.Once
 }
 
-var (
-	_ link.Fabric = (*Fabric)(nil)
-	_ link.Board  = (*Fabric)(nil)
-)
+var _ link.Fabric = (*Fabric)(nil)
 
 // Open makes this rank's fabric and tells the others where it is. All ranks
 // call it; it blocks until all have. log takes what happens only once, such as
@@ -60,17 +57,14 @@ func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) 
 		log:      log,
 		down:     make(chan struct{}),
 		segments: map[mem.RegionID]*segment{},
+		watchers: map[int]func(int, error){},
+		gone:     map[int]error{},
 		peers:    make([]peer, ex.Size()),
 	}
-	board, err := f.Alloc(os.Getpagesize())
-	if err != nil {
-		return nil, err
-	}
-	f.own = link.CounterAt(board.Bytes())
-
 	var mine card
 	rand.Read(mine.name[:])
 	rand.Read(mine.token[:])
+	var err error
 	if f.server, err = listen(f, mine); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -91,9 +85,6 @@ func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) 
 // Medium implements link.Fabric.
 func (f *Fabric) Medium() string { return "shm" }
 
-// Own implements link.Board: a counter in memory that every peer maps.
-func (f *Fabric) Own() *link.Counter { return f.own }
-
 // Alloc implements link.Fabric. The pages are there when it returns: faulted
 // in, on this thread's NUMA node, locked where RLIMIT_MEMLOCK allows.
 func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
@@ -105,7 +96,7 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	}
 	for i := range f.peers { // there may be no memory before their memory goes
 		f.peers[i].mu.Lock()
-		f.peers[i].unmapFreed()
+		f.peers[i].tidy()
 		f.peers[i].mu.Unlock()
 	}
 	s, granted, err := newSegment(bytes)
@@ -129,8 +120,8 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	return mem.NewBuffer(region, s.memory[:bytes:bytes], func() error { return f.free(region) }), nil
 }
 
-// free takes a region out of service; peers that mapped it are told, and
-// unmap it when they cannot be using it any more.
+// free takes a region out of service; peers that mapped it are told. Whoever
+// frees it vouches that none of them is at work in it.
 func (f *Fabric) free(region mem.RegionID) error {
 	f.mu.Lock()
 	s, ok := f.segments[region]
@@ -139,27 +130,45 @@ func (f *Fabric) free(region mem.RegionID) error {
 	if !ok {
 		return nil // freed by Close
 	}
-	f.server.freed(region, f.own.Load())
+	f.server.freed(region)
 	return s.close()
 }
 
 // Lost implements link.Fabric.
-func (f *Fabric) Lost(fn func(peer int, err error)) {
+func (f *Fabric) Lost(fn func(peer int, err error)) (forget func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lost = fn
+	f.watched++
+	number := f.watched
+	f.watchers[number] = fn
+	if !f.isClosed() {
+		for peer, err := range f.gone {
+			go fn(peer, err)
+		}
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.watchers, number)
+	}
 }
 
-// report tells the owner that a peer is gone, unless it is we who are leaving.
+// report tells everybody who asked that a peer is gone, unless they were told
+// before or it is we who are leaving. One lock covers the record and the list,
+// so each function hears of each peer once, from here or from Lost.
 func (f *Fabric) report(peer int, err error) {
 	var lost *link.PeerLostError
 	f.mu.Lock()
-	fn := f.lost
 	if f.firstLost == nil && errors.As(err, &lost) {
 		f.firstLost = lost
 	}
+	var tell []func(int, error)
+	if _, told := f.gone[peer]; !told && !f.isClosed() {
+		f.gone[peer] = err
+		tell = slices.Collect(maps.Values(f.watchers))
+	}
 	f.mu.Unlock()
-	if fn != nil && !f.isClosed() {
+	for _, fn := range tell {
 		fn(peer, err)
 	}
 }

@@ -103,8 +103,7 @@ func TestConnectEnds(t *testing.T) {
 		"stopped": {stopped, 20 * time.Millisecond, false, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 		"closed":  {stopped, time.Hour, true, func(err error) bool { return errors.Is(err, link.ErrClosed) }},
 		"leaves": {func(c *net.UnixConn) {
-			_, _ = readMessage(c)
-			time.Sleep(5 * time.Millisecond) // the want is there and stays unread
+			time.Sleep(5 * time.Millisecond) // the hello is there and stays unread
 			_, _ = c.Write((&message{kind: kindBye}).encode())
 		}, time.Hour, false, func(err error) bool { return errors.Is(err, link.ErrClosed) }},
 		"dies": {func(c *net.UnixConn) { _, _ = readMessage(c) }, time.Hour, false, func(err error) bool {
@@ -149,8 +148,12 @@ func TestClosedIsNamed(t *testing.T) {
 	fabrics[1].Close()
 	_, alloc := fabrics[1].Alloc(8)
 	_, connect := fabrics[1].Connect(t.Context(), 0)
-	_, mapped := l.(link.Mapper).Map(t.Context(), boardRegion)
-	for op, err := range map[string]error{"alloc": alloc, "connect": connect, "map": mapped, "notify": l.Notify(1)} {
+	_, mapped := l.(link.Mapper).Map(t.Context(), 1)
+	_, _, kept := l.(link.Mapper).Keep(t.Context(), 1)
+	notify, put := l.Notify(mem.Remote{Region: 1}, 1), l.Put(mem.Remote{Region: 1}, nil)
+	for op, err := range map[string]error{
+		"alloc": alloc, "connect": connect, "map": mapped, "keep": kept, "notify": notify, "put": put,
+	} {
 		var e *ClosedError
 		if !errors.As(err, &e) || e.Rank != 1 || e.Op != op || !errors.Is(err, link.ErrClosed) {
 			t.Errorf("%s: %v", op, err)
@@ -184,6 +187,9 @@ func greeted(t *testing.T, f *Fabric) *net.UnixConn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	say(t, conn, message{kind: kindHello, region: 1, token: f.server.token})
+	if m, err := readMessage(conn); err != nil || m.kind != kindWelcome {
+		t.Fatalf("not let in: %+v, %v", m, err)
+	}
 	return conn
 }
 
@@ -298,18 +304,10 @@ func TestOneConnectionPerRank(t *testing.T) {
 	}
 	defer f.Close()
 	first := greeted(t, f)
-	say(t, first, message{kind: kindWant, region: uint32(boardRegion)})
-	if _, fd, err := readWithDescriptor(first); err != nil || unix.Close(fd) != nil {
-		t.Fatal("not served", err)
-	}
 	if err := f.server.admit(&client{rank: 1, pid: 1}); err == nil {
 		t.Error("let in process 1 as a rank that is another process")
 	}
-	second := greeted(t, f)
-	say(t, second, message{kind: kindWant, region: uint32(boardRegion)})
-	if _, fd, err := readWithDescriptor(second); err != nil || unix.Close(fd) != nil {
-		t.Error("the second connection is not served", err)
-	}
+	greeted(t, f)
 	_ = first.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if n, err := first.Read(make([]byte, 64)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the first connection lives on: %d bytes, %v", n, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,14 +19,11 @@ import (
 // peer is this rank's view of another: the connection it fetches regions by,
 // and what it has mapped.
 //
-// One goroutine reads from the connection, and maps. It does not unmap what the
-// peer frees: a peer whose call failed may free while this rank, which is slow,
-// still computes in that memory. The notice therefore carries the peer's
-// progress. A peer whose progress has risen past it has begun another call, so
-// it has left the earlier ones in good order, which it does only when nobody
-// touches its buffers any more. From then on any thread may unmap; Map and
-// Alloc do. After a failed call progress stands still, and the memory stays
-// until Close.
+// One goroutine reads from the connection, and maps. What the peer frees it only
+// marks: the next Map or Alloc unmaps it, on whichever thread that is, for
+// unmapping a large region takes long and the reader has others to serve. The
+// peer vouched that nobody is at work in it; whoever may still look at it has
+// said so by Keep.
 type peer struct {
 	connecting sync.Mutex
 	fabric     *Fabric
@@ -38,23 +34,26 @@ type peer struct {
 	reading    sync.WaitGroup
 
 	mu     sync.Mutex
-	mapped map[mem.RegionID][]byte
+	mapped map[mem.RegionID]*view
 	wanted map[mem.RegionID][]chan<- mapping
-	freed  []freedRegion
+	freed  bool  // some view may be freed and kept by nobody
 	gone   error // why no region can be had any more
 	asking sync.Mutex
+
+	welcome chan struct{} // closed by read when the peer has let us in, or never will
 }
 
-// freedRegion is memory that the peer has freed and that is still mapped here.
-type freedRegion struct {
-	memory   []byte
-	progress uint64 // of the peer, when it freed the region
+// view is one of the peer's regions as it is mapped here. peer.mu guards it.
+type view struct {
+	memory []byte
+	keeps  int  // Keep calls that are not released
+	freed  bool // the peer has freed the region
 }
 
 // mapping is the answer to a want.
 type mapping struct {
-	memory []byte
-	err    error
+	*view
+	err error
 }
 
 func (p *peer) connect(ctx context.Context, f *Fabric, rank int) error {
@@ -76,20 +75,36 @@ func (p *peer) connect(ctx context.Context, f *Fabric, rank int) error {
 		return err
 	}
 	p.fabric, p.rank, p.pid, p.conn, p.gone = f, rank, pid, uc, nil
-	p.mapped = map[mem.RegionID][]byte{}
+	p.mapped = map[mem.RegionID]*view{}
 	p.wanted = map[mem.RegionID][]chan<- mapping{}
+	p.welcome = make(chan struct{})
 	p.reading.Go(p.read)
-	board, err := p.region(ctx, boardRegion)
-	if err != nil {
+	if err := p.welcomed(ctx); err != nil {
 		return errors.Join(err, p.hangUp())
 	}
-	p.link = &shmLink{peer: p, seen: link.CounterAt(board)}
+	p.link = &shmLink{peer: p}
 	return nil
+}
+
+// welcomed waits until the peer has let this rank in.
+func (p *peer) welcomed(ctx context.Context) error {
+	select {
+	case <-p.welcome:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.gone
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.fabric.down:
+		return &ClosedError{p.fabric.rank, "connect"}
+	}
 }
 
 // read takes what the peer's server says until it is gone.
 func (p *peer) read() {
 	var bye *message
+	welcome := sync.OnceFunc(func() { close(p.welcome) })
+	defer welcome()
 	for {
 		m, fd, err := readWithDescriptor(p.conn)
 		if errors.Is(err, unix.ECONNRESET) {
@@ -100,10 +115,12 @@ func (p *peer) read() {
 			return
 		}
 		switch m.kind {
+		case kindWelcome:
+			welcome()
 		case kindHave:
 			p.have(m, fd)
 		case kindFreed:
-			p.retire(mem.RegionID(m.region), m.bytes)
+			p.retire(mem.RegionID(m.region))
 		case kindBye:
 			bye = &m
 		}
@@ -127,8 +144,10 @@ func (p *peer) have(m message, fd int) {
 	var got mapping
 	if fd < 0 {
 		got.err = fmt.Errorf("shm: rank %d has no region %d: %w", p.rank, region, link.ErrRange)
-	} else if got.memory, got.err = mapForeign(fd, m.bytes); got.err != nil {
-		got.err = fmt.Errorf("shm: region %d of rank %d: %w", region, p.rank, got.err)
+	} else if memory, err := mapForeign(fd, m.bytes); err != nil {
+		got.err = fmt.Errorf("shm: region %d of rank %d: %w", region, p.rank, err)
+	} else {
+		got.view = &view{memory: memory}
 	}
 	p.answer(region, got)
 }
@@ -139,7 +158,7 @@ func (p *peer) answer(region mem.RegionID, got mapping) {
 	asked := p.wanted[region]
 	delete(p.wanted, region)
 	if got.err == nil {
-		p.mapped[region] = got.memory
+		p.mapped[region] = got.view
 	}
 	p.mu.Unlock()
 	for _, ch := range asked {
@@ -147,32 +166,63 @@ func (p *peer) answer(region mem.RegionID, got mapping) {
 	}
 }
 
-// retire takes a region that the peer has freed out of use.
-func (p *peer) retire(region mem.RegionID, progress uint64) {
+// retire marks a region that the peer has freed.
+func (p *peer) retire(region mem.RegionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if memory, ok := p.mapped[region]; ok {
-		delete(p.mapped, region)
-		p.freed = append(p.freed, freedRegion{memory, progress})
+	if v, ok := p.mapped[region]; ok {
+		v.freed, p.freed = true, true
 	}
 }
 
-// unmapFreed unmaps what the peer has freed and nobody can be using. p.mu is
-// held.
-func (p *peer) unmapFreed() {
-	if len(p.freed) == 0 {
+// tidy unmaps what the peer has freed, on behalf of somebody who has not asked
+// for that. p.mu is held.
+func (p *peer) tidy() {
+	if !p.freed {
 		return
 	}
-	progress := link.CounterAt(p.mapped[boardRegion]).Load()
-	p.freed = slices.DeleteFunc(p.freed, func(r freedRegion) bool {
-		if progress <= r.progress {
-			return false
+	p.freed = false
+	if err := p.unmapFreed(); err != nil {
+		p.fabric.log.Warn("unmapping a freed region", "rank", p.fabric.rank, "peer", p.rank, "cause", err)
+	}
+}
+
+// unmapFreed unmaps what the peer has freed and nobody keeps. p.mu is held.
+func (p *peer) unmapFreed() error {
+	var err error
+	for region, v := range p.mapped {
+		if v.freed && v.keeps == 0 {
+			delete(p.mapped, region)
+			err = errors.Join(err, unmapForeign(v.memory))
 		}
-		if err := unmapForeign(r.memory); err != nil {
-			p.fabric.log.Warn("unmapping a freed region", "rank", p.fabric.rank, "peer", p.rank, "cause", err)
+	}
+	return err
+}
+
+// keep returns one of the peer's regions and lets it stay until release.
+func (p *peer) keep(ctx context.Context, region mem.RegionID) (memory []byte, release func() error, err error) {
+	for {
+		v, err := p.region(ctx, region)
+		if err != nil {
+			return nil, nil, err
 		}
-		return true
-	})
+		p.mu.Lock()
+		if p.mapped[region] != v { // freed and unmapped since: ask again, for the error
+			p.mu.Unlock()
+			continue
+		}
+		v.keeps++
+		p.mu.Unlock()
+		return v.memory, sync.OnceValue(func() error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			v.keeps--
+			if !v.freed {
+				return nil
+			}
+			return p.unmapFreed()
+		}), nil
+	}
 }
 
 // leave records that the peer is gone and tells everybody who waits for it.
@@ -209,14 +259,13 @@ func (p *peer) said(bye *message) error {
 	return fmt.Errorf("rank %d (pid %d) has closed its communicator: %w", p.rank, p.pid, link.ErrClosed)
 }
 
-// region returns the memory of one of the peer's regions, mapping it first if
-// need be.
-func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) {
+// region returns one of the peer's regions, mapping it first if need be.
+func (p *peer) region(ctx context.Context, region mem.RegionID) (*view, error) {
 	p.mu.Lock()
-	p.unmapFreed()
-	if memory, ok := p.mapped[region]; ok {
+	p.tidy()
+	if v, ok := p.mapped[region]; ok {
 		p.mu.Unlock()
-		return memory, nil
+		return v, nil
 	}
 	if p.gone != nil {
 		p.mu.Unlock()
@@ -233,7 +282,7 @@ func (p *peer) region(ctx context.Context, region mem.RegionID) ([]byte, error) 
 	}
 	select {
 	case got := <-ch:
-		return got.memory, got.err
+		return got.view, got.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-p.fabric.down:
@@ -272,23 +321,17 @@ func (p *peer) hangUp() error {
 	p.reading.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, memory := range p.mapped {
-		err = errors.Join(err, unmapForeign(memory))
+	for _, v := range p.mapped {
+		err = errors.Join(err, unmapForeign(v.memory))
 	}
-	for _, r := range p.freed {
-		err = errors.Join(err, unmapForeign(r.memory))
-	}
-	p.mapped, p.freed = nil, nil
+	p.mapped, p.freed = nil, false
 	p.conn = nil
 	p.link = nil
 	return err
 }
 
 // shmLink implements link.Link and link.Mapper.
-type shmLink struct {
-	peer *peer
-	seen *link.Counter
-}
+type shmLink struct{ peer *peer }
 
 var (
 	_ link.Link   = (*shmLink)(nil)
@@ -297,7 +340,7 @@ var (
 
 // Put implements link.Link by a copy.
 func (l *shmLink) Put(dst mem.Remote, src []byte) error {
-	memory, err := l.Map(context.Background(), dst.Region)
+	memory, err := l.reach(context.Background(), "put", dst.Region)
 	if err != nil {
 		return err
 	}
@@ -309,24 +352,43 @@ func (l *shmLink) Put(dst mem.Remote, src []byte) error {
 	return nil
 }
 
-// Notify implements link.Link. All peers see the same counter.
-func (l *shmLink) Notify(v uint64) error {
-	if l.peer.fabric.isClosed() {
-		return &ClosedError{l.peer.fabric.rank, "notify"}
+// Notify implements link.Link: the counter is raised where it lies.
+func (l *shmLink) Notify(dst mem.Remote, v uint64) error {
+	memory, err := l.reach(context.Background(), "notify", dst.Region)
+	if err != nil {
+		return err
 	}
-	l.peer.fabric.own.Raise(v)
+	c, err := link.CounterIn(memory, dst.Offset)
+	if err != nil {
+		return fmt.Errorf("shm: notify: region %d of rank %d: %w", dst.Region, l.peer.rank, err)
+	}
+	c.Raise(v)
 	return nil
 }
 
-// Seen implements link.Link.
-func (l *shmLink) Seen() *link.Counter { return l.seen }
-
 // Map implements link.Mapper.
 func (l *shmLink) Map(ctx context.Context, region mem.RegionID) ([]byte, error) {
+	return l.reach(ctx, "map", region)
+}
+
+// Keep implements link.Mapper.
+func (l *shmLink) Keep(ctx context.Context, region mem.RegionID) ([]byte, func() error, error) {
 	if l.peer.fabric.isClosed() {
-		return nil, &ClosedError{l.peer.fabric.rank, "map"}
+		return nil, nil, &ClosedError{l.peer.fabric.rank, "keep"}
 	}
-	return l.peer.region(ctx, region)
+	return l.peer.keep(ctx, region)
+}
+
+// reach returns the memory of a region for what op names.
+func (l *shmLink) reach(ctx context.Context, op string, region mem.RegionID) ([]byte, error) {
+	if l.peer.fabric.isClosed() {
+		return nil, &ClosedError{l.peer.fabric.rank, op}
+	}
+	v, err := l.peer.region(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	return v.memory, nil
 }
 
 // readWithDescriptor reads one message and the descriptor that came with it,

@@ -105,6 +105,7 @@ func (s *server) serve(conn *net.UnixConn) error {
 		return err
 	}
 	defer c.hungUp()
+	c.tell(message{kind: kindWelcome})
 	s.running.Go(func() { s.write(c) })
 	for {
 		m, err := readMessage(conn)
@@ -241,14 +242,13 @@ func (s *server) hand(c *client, region mem.RegionID) error {
 	return err
 }
 
-// freed tells those that have been handed a region that it is no more, and at
-// which progress of this rank.
-func (s *server) freed(region mem.RegionID, progress uint64) {
+// freed tells those that have been handed a region that it is no more.
+func (s *server) freed(region mem.RegionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.conns {
 		if c != nil && c.forget(region) {
-			c.tell(message{kind: kindFreed, region: uint32(region), bytes: progress})
+			c.tell(message{kind: kindFreed, region: uint32(region)})
 		}
 	}
 }

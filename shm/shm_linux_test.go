@@ -3,6 +3,7 @@ package shm
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"runtime"
@@ -120,7 +121,7 @@ func TestStrangerIsRefused(t *testing.T) {
 		"negative rank": (&message{kind: kindHello, region: 1<<32 - 1, token: card.token}).encode(),
 		"its own rank":  (&message{kind: kindHello, region: 0, token: card.token}).encode(),
 		"wrong token":   (&message{kind: kindHello, token: [tokenBytes]byte{1}}).encode(),
-		"no hello":      (&message{kind: kindWant, region: uint32(boardRegion)}).encode(),
+		"no hello":      (&message{kind: kindWant, region: 1}).encode(),
 		"short":         {1},
 		"long":          make([]byte, 4096),
 		"noise":         noise(messageBytes),
@@ -134,7 +135,7 @@ func TestStrangerIsRefused(t *testing.T) {
 			if _, err := c.Write(send); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = c.Write((&message{kind: kindWant, region: uint32(boardRegion)}).encode())
+			_, _ = c.Write((&message{kind: kindWant, region: 1}).encode())
 			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			if n, err := c.Read(make([]byte, 64)); n != 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("got %d bytes, %v; want to be hung up on", n, err)
@@ -149,58 +150,103 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestFreeUnmapsAtPeer: a freed region cannot be had any more, but a peer that
-// may be at work in it keeps it until the owner is known to be in a later call.
+// TestFreeUnmapsAtPeer: a freed region cannot be had any more, and goes from
+// the peer's memory with its next Map or Alloc; what is kept stays until it is
+// released, whatever is mapped and freed meanwhile.
 func TestFreeUnmapsAtPeer(t *testing.T) {
 	fabrics := openAll(t, 2)
 	defer fabrics[0].Close()
 	defer fabrics[1].Close()
-	owner := fabrics[1].(*Fabric)
 	l, err := fabrics[0].Connect(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	look := func(region mem.RegionID) ([]byte, error) { return l.(link.Mapper).Map(t.Context(), region) }
+	m := l.(link.Mapper)
 	p := &fabrics[0].(*Fabric).peers[1]
-	freed := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(p.freed)
+	other, err := fabrics[1].Alloc(8)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, unmap := range map[string]func() error{
-		"map":   func() error { _, err := look(boardRegion); return err },
+	for name, tidy := range map[string]func() error{
+		"map":   func() error { _, err := m.Map(t.Context(), other.Region()); return err },
 		"alloc": func() error { _, err := fabrics[0].Alloc(8); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			b, err := owner.Alloc(1 << 20)
-			if err != nil {
-				t.Fatal(err)
-			}
-			owner.Own().Raise(owner.Own().Load() + 1) // the call in which both use b
-			view, err := look(b.Region())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Free(); err != nil {
-				t.Fatal(err)
-			}
-			for end := time.Now().Add(10 * time.Second); freed() == 0; time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("not told of the Free within 10 s")
+		for _, kept := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s kept=%t", name, kept), func(t *testing.T) {
+				b, err := fabrics[1].Alloc(1 << 20)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if _, err := look(b.Region()); !errors.Is(err, link.ErrRange) {
-				t.Errorf("mapping a freed region: %v, want ErrRange", err)
-			}
-			if err := unmap(); err != nil || freed() != 1 {
-				t.Fatalf("unmapped while it may be in use: %v", err)
-			}
-			view[len(view)-1]++                       // kills the process if it is
-			owner.Own().Raise(owner.Own().Load() + 1) // the next call
-			if err := unmap(); err != nil || freed() != 0 {
-				t.Errorf("still mapped when the owner is in its next call: %v", err)
-			}
-		})
+				view, err := m.Map(t.Context(), b.Region())
+				if err != nil {
+					t.Fatal(err)
+				}
+				release := func() error { return nil }
+				if kept {
+					if _, release, err = m.Keep(t.Context(), b.Region()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := b.Free(); err != nil {
+					t.Fatal(err)
+				}
+				awaitNotice(t, p, b.Region())
+				if !mappedNow(t, view) {
+					t.Error("unmapped by the goroutine that reads the notice")
+				}
+				view[0]++ // kills the process if it is
+				if err := tidy(); err != nil {
+					t.Error(err)
+				}
+				if mappedNow(t, view) != kept {
+					t.Errorf("still mapped: %t", !kept)
+				}
+				if kept {
+					view[len(view)-1]++
+				}
+				if err := release(); err != nil {
+					t.Error(err)
+				}
+				if mappedNow(t, view) {
+					t.Error("mapped when nobody keeps it")
+				}
+				if _, err := m.Map(t.Context(), b.Region()); !errors.Is(err, link.ErrRange) {
+					t.Errorf("mapping a freed region: %v, want ErrRange", err)
+				}
+			})
+		}
+	}
+}
+
+// awaitNotice waits until the peer's Free of a region is known here.
+func awaitNotice(t *testing.T, p *peer, region mem.RegionID) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		v := p.mapped[region]
+		told := v == nil || v.freed
+		p.mu.Unlock()
+		if told {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("not told of the Free within 10 s")
+		}
+	}
+}
+
+// mappedNow reports whether anything is mapped where memory is. It asks the
+// kernel; it does not touch the memory.
+func mappedNow(t *testing.T, memory []byte) bool {
+	t.Helper()
+	switch err := unix.Msync(memory, unix.MS_ASYNC); {
+	case err == nil:
+		return true
+	case errors.Is(err, unix.ENOMEM):
+		return false
+	default:
+		t.Fatal(err)
+		return false
 	}
 }
 

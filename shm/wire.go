@@ -13,19 +13,21 @@ import (
 // token(16). What a kind does not use is zero.
 //
 //	hello   region: the client's rank; token   client to server, first
+//	welcome                                    server to client: the hello was good
 //	want    region                             client to server
 //	have    region, bytes                      server to client, with a descriptor; 0 bytes: no such region
-//	freed   region, bytes: the server's count  server to client: gone; unmap it when the count has risen
+//	freed   region                             server to client: gone, and nobody is at work in it
 //	bye     region, bytes: see farewell        server to client: closed in good order
 const (
 	tokenBytes   = 16
 	messageBytes = 32
 
-	kindHello = 1
-	kindWant  = 2
-	kindHave  = 3
-	kindFreed = 4
-	kindBye   = 5
+	kindHello   = 1
+	kindWelcome = 2
+	kindWant    = 3
+	kindHave    = 4
+	kindFreed   = 5
+	kindBye     = 6
 )
 
 type message struct {
@@ -80,7 +82,7 @@ type card struct {
 }
 
 const (
-	cardVersion = 2 // changes with link.Counter too: the board is one
+	cardVersion = 3 // changes with everything above
 	cardBytes   = 4 + 2*tokenBytes
 )
 

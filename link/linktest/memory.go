@@ -14,8 +14,8 @@ import (
 
 // Options are the properties of a Memory medium.
 type Options struct {
-	// Mapped gives the links Map and the fabrics Own, as shared memory has.
-	// Without it, bytes travel by Put alone, as over a network.
+	// Mapped makes the links Mappers, as those of shared memory are. Without
+	// it, bytes travel by Put alone, as over a network.
 	Mapped bool
 
 	// Late delivers puts and notifications from a goroutine of its own, in
@@ -29,18 +29,15 @@ func Memory(n int, o Options) []link.Fabric {
 	hub := &hub{ranks: make([]*fabric, n)}
 	out := make([]link.Fabric, n)
 	for r := range hub.ranks {
-		f := &fabric{hub: hub, rank: r, o: o, own: newCounter(), regions: map[mem.RegionID][]byte{}, links: map[int]*memoryLink{}}
-		hub.ranks[r] = f
-		if o.Mapped {
-			out[r] = boardFabric{f}
-		} else {
-			out[r] = f
+		f := &fabric{
+			hub: hub, rank: r, o: o,
+			regions: map[mem.RegionID][]byte{}, links: map[int]*memoryLink{},
+			watchers: map[int]func(int, error){}, gone: map[int]error{},
 		}
+		hub.ranks[r], out[r] = f, f
 	}
 	return out
 }
-
-func newCounter() *link.Counter { return link.CounterAt(aligned(link.CounterBytes)) }
 
 // aligned returns n zero bytes that start on a cache line.
 func aligned(n int) []byte {
@@ -58,26 +55,21 @@ type fabric struct {
 	hub  *hub
 	rank int
 	o    Options
-	own  *link.Counter
 
 	// Guarded by hub.mu.
-	regions map[mem.RegionID][]byte
-	next    mem.RegionID
-	links   map[int]*memoryLink
-	lost    func(int, error)
-	closed  bool
+	regions  map[mem.RegionID][]byte
+	next     mem.RegionID
+	links    map[int]*memoryLink
+	watchers map[int]func(int, error) // by number, see Lost
+	watched  int
+	gone     map[int]error // peers that have closed
+	closed   bool
 
 	couriers sync.WaitGroup
 }
 
-// boardFabric adds Own to the fabrics of a mapped medium.
-type boardFabric struct{ *fabric }
-
-func (f boardFabric) Own() *link.Counter { return f.own }
-
 var (
 	_ link.Fabric = (*fabric)(nil)
-	_ link.Board  = boardFabric{}
 	_ link.Mapper = mappedLink{}
 )
 
@@ -103,10 +95,22 @@ func (f *fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	}), nil
 }
 
-func (f *fabric) Lost(fn func(int, error)) {
+func (f *fabric) Lost(fn func(int, error)) (forget func()) {
 	f.hub.mu.Lock()
 	defer f.hub.mu.Unlock()
-	f.lost = fn
+	f.watched++
+	number := f.watched
+	f.watchers[number] = fn
+	if !f.closed {
+		for peer, err := range f.gone {
+			go fn(peer, err)
+		}
+	}
+	return func() {
+		f.hub.mu.Lock()
+		defer f.hub.mu.Unlock()
+		delete(f.watchers, number)
+	}
 }
 
 func (f *fabric) Connect(_ context.Context, peer int) (link.Link, error) {
@@ -120,11 +124,7 @@ func (f *fabric) Connect(_ context.Context, peer int) (link.Link, error) {
 	}
 	l, ok := f.links[peer]
 	if !ok {
-		to := f.hub.ranks[peer]
-		l = &memoryLink{from: f, to: to, seen: to.own}
-		if !f.o.Mapped {
-			l.seen = newCounter() // raised by the peer's courier or Notify
-		}
+		l = &memoryLink{from: f, to: f.hub.ranks[peer], kept: map[mem.RegionID]*keep{}}
 		if f.o.Late {
 			l.queue = make(chan func(), 256)
 			f.couriers.Go(func() {
@@ -156,8 +156,12 @@ func (f *fabric) Close() error {
 	f.regions = nil
 	var tell []func(int, error)
 	for _, p := range f.hub.ranks {
-		if p != f && !p.closed && p.lost != nil {
-			tell = append(tell, p.lost)
+		if p == f || p.closed {
+			continue
+		}
+		p.gone[f.rank] = link.ErrClosed
+		for _, fn := range p.watchers {
+			tell = append(tell, fn)
 		}
 	}
 	f.hub.mu.Unlock()
@@ -170,19 +174,40 @@ func (f *fabric) Close() error {
 
 type memoryLink struct {
 	from, to *fabric
-	seen     *link.Counter
 	queue    chan func()
+	kept     map[mem.RegionID]*keep // guarded by hub.mu
 }
 
-func (l *memoryLink) Seen() *link.Counter { return l.seen }
+// keep is a region of the peer that stays in reach when the peer frees it.
+type keep struct {
+	memory []byte
+	count  int
+}
+
+// reach returns the memory of one of the peer's regions; hub.mu is held.
+func (l *memoryLink) reach(region mem.RegionID) ([]byte, error) {
+	if l.from.closed {
+		return nil, link.ErrClosed
+	}
+	if b, ok := l.to.regions[region]; ok {
+		return b, nil
+	}
+	if k, ok := l.kept[region]; ok {
+		return k.memory, nil
+	}
+	if l.to.closed {
+		return nil, fmt.Errorf("region %d: rank %d: %w", region, l.to.rank, link.ErrClosed)
+	}
+	return nil, fmt.Errorf("region %d of rank %d: %w", region, l.to.rank, link.ErrRange)
+}
 
 func (l *memoryLink) Put(dst mem.Remote, src []byte) error {
 	l.from.hub.mu.Lock()
 	defer l.from.hub.mu.Unlock()
-	if l.from.closed {
-		return link.ErrClosed
+	region, err := l.reach(dst.Region)
+	if err != nil {
+		return err
 	}
-	region := l.to.regions[dst.Region]
 	if dst.Offset < 0 || dst.Offset > len(region) || len(src) > len(region)-dst.Offset {
 		return fmt.Errorf("put of %d bytes at %d of region %d (%d bytes) of rank %d: %w",
 			len(src), dst.Offset, dst.Region, len(region), l.to.rank, link.ErrRange)
@@ -197,38 +222,56 @@ func (l *memoryLink) Put(dst mem.Remote, src []byte) error {
 	return nil
 }
 
-func (l *memoryLink) Notify(v uint64) error {
+func (l *memoryLink) Notify(dst mem.Remote, v uint64) error {
 	l.from.hub.mu.Lock()
 	defer l.from.hub.mu.Unlock()
-	if l.from.closed {
-		return link.ErrClosed
+	region, err := l.reach(dst.Region)
+	if err != nil {
+		return err
 	}
-	if l.from.o.Mapped {
-		l.from.own.Raise(v)
-		return nil
-	}
-	// The counter belongs to the peer's end, which may not be connected yet.
-	back, ok := l.to.links[l.from.rank]
-	if !ok {
-		return fmt.Errorf("rank %d has not connected to rank %d yet: %w", l.to.rank, l.from.rank, link.ErrClosed)
+	c, err := link.CounterIn(region, dst.Offset)
+	if err != nil {
+		return fmt.Errorf("region %d of rank %d: %w", dst.Region, l.to.rank, err)
 	}
 	if l.queue == nil {
-		back.seen.Raise(v)
+		c.Raise(v)
 		return nil
 	}
-	l.queue <- func() { back.seen.Raise(v) }
+	l.queue <- func() { c.Raise(v) }
 	return nil
 }
 
-// mappedLink adds Map to the links of a mapped medium.
+// mappedLink adds Map and Keep to the links of a mapped medium.
 type mappedLink struct{ *memoryLink }
 
 func (l mappedLink) Map(_ context.Context, region mem.RegionID) ([]byte, error) {
 	l.from.hub.mu.Lock()
 	defer l.from.hub.mu.Unlock()
-	b, ok := l.to.regions[region]
-	if !ok {
-		return nil, fmt.Errorf("region %d of rank %d: %w", region, l.to.rank, link.ErrRange)
+	return l.reach(region)
+}
+
+func (l mappedLink) Keep(_ context.Context, region mem.RegionID) ([]byte, func() error, error) {
+	l.from.hub.mu.Lock()
+	defer l.from.hub.mu.Unlock()
+	memory, err := l.reach(region)
+	if err != nil {
+		return nil, nil, err
 	}
-	return b, nil
+	k, ok := l.kept[region]
+	if !ok {
+		k = &keep{memory: memory}
+		l.kept[region] = k
+	}
+	k.count++
+	var once sync.Once
+	return memory, func() error {
+		once.Do(func() {
+			l.from.hub.mu.Lock()
+			defer l.from.hub.mu.Unlock()
+			if k.count--; k.count == 0 {
+				delete(l.kept, region)
+			}
+		})
+		return nil
+	}, nil
 }

@@ -21,6 +21,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []link.Fabric) {
 	}{
 		{"PutThenNotify", putThenNotify},
 		{"PutOutOfRange", putOutOfRange},
+		{"NotifyOutOfRange", notifyOutOfRange},
 		{"CounterPingPong", counterPingPong},
 		{"WaitHonoursDeadline", waitHonoursDeadline},
 		{"WaitHonoursFault", waitHonoursFault},
@@ -30,7 +31,10 @@ func Run(t *testing.T, open func(t *testing.T, n int) []link.Fabric) {
 		{"ConnectOutOfRange", connectOutOfRange},
 		{"MapIsTheSameMemory", mapIsTheSameMemory},
 		{"MapUnknownRegion", mapUnknownRegion},
+		{"KeepOutlivesFree", keepOutlivesFree},
 		{"CloseTellsPeer", closeTellsPeer},
+		{"LostTellsLateComers", lostTellsLateComers},
+		{"ForgottenIsNotTold", forgottenIsNotTold},
 		{"ClosedRefuses", closedRefuses},
 	}
 	for _, tt := range tests {
@@ -49,23 +53,40 @@ func Run(t *testing.T, open func(t *testing.T, n int) []link.Fabric) {
 	}
 }
 
-// end is one rank's side of a connected pair.
+// end is one rank's side of a connected pair, with a counter for the peer to
+// raise.
 type end struct {
 	rank   int
 	fabric link.Fabric
 	link.Link
+	seen *link.Counter // in a region of ours
+	at   mem.Remote    // the peer's, for us to raise
 }
+
+// raise notifies the peer's counter.
+func (e end) raise(v uint64) error { return e.Notify(e.at, v) }
+
+// counterOffset is where connect puts the counters: anywhere but at the start.
+const counterOffset = 3 * link.LineBytes
 
 func connect(t *testing.T, fabrics []link.Fabric) (a, b end) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var ends [2]end
+	for r := range ends {
+		ends[r] = end{rank: r, fabric: fabrics[r]}
+	}
+	for r := range ends {
+		b := alloc(t, ends[r], 4096)
+		ends[r].seen = link.CounterAt(b.Bytes()[counterOffset:])
+		ends[1-r].at = mem.Remote{Region: b.Region(), Offset: counterOffset}
+	}
 	errs := make(chan error, 2)
 	for r := range ends {
 		go func() {
 			l, err := fabrics[r].Connect(ctx, 1-r)
-			ends[r] = end{r, fabrics[r], l}
+			ends[r].Link = l
 			errs <- err
 		}()
 	}
@@ -115,7 +136,7 @@ func putThenNotify(t *testing.T, a, b end) {
 				return
 			}
 			clear(msg) // the contract: ours again as soon as Put returned
-			if err := errors.Join(a.Notify(i), w.Wait(ctx, a.Seen(), i)); err != nil {
+			if err := errors.Join(a.raise(i), w.Wait(ctx, a.seen, i)); err != nil {
 				sent <- err
 				return
 			}
@@ -124,7 +145,7 @@ func putThenNotify(t *testing.T, a, b end) {
 	}()
 	w := waiter(new(link.Fault))
 	for i := uint64(1); i <= messages; i++ {
-		if err := w.Wait(ctx, b.Seen(), i); err != nil {
+		if err := w.Wait(ctx, b.seen, i); err != nil {
 			t.Fatal(err)
 		}
 		for j, x := range buf.Bytes()[i%2:][:size(i)] {
@@ -132,7 +153,7 @@ func putThenNotify(t *testing.T, a, b end) {
 				t.Fatalf("message %d: byte %d is %d", i, j, x)
 			}
 		}
-		if err := b.Notify(i); err != nil {
+		if err := b.raise(i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,6 +183,28 @@ func putOutOfRange(t *testing.T, a, b end) {
 	}
 }
 
+func notifyOutOfRange(t *testing.T, a, b end) {
+	buf := alloc(t, b, 1000)
+	for _, dst := range []mem.Remote{
+		{Region: buf.Region(), Offset: -8},
+		{Region: buf.Region(), Offset: 4},
+		{Region: buf.Region(), Offset: 1000 - link.CounterBytes + 8},
+		{Region: buf.Region(), Offset: 1000},
+		{Region: buf.Region() + 1000},
+	} {
+		if err := a.Notify(dst, 1); !errors.Is(err, link.ErrRange) {
+			t.Errorf("notify at %+v: %v, want ErrRange", dst, err)
+		}
+	}
+	last := mem.Remote{Region: buf.Region(), Offset: 1000 - link.CounterBytes}
+	if err := a.Notify(last, 9); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiter(new(link.Fault)).Wait(t.Context(), link.CounterAt(buf.Bytes()[last.Offset:]), 9); err != nil {
+		t.Error(err)
+	}
+}
+
 func counterPingPong(t *testing.T, a, b end) {
 	const rounds = 2000
 	errs := make(chan error, 2)
@@ -170,9 +213,9 @@ func counterPingPong(t *testing.T, a, b end) {
 		for i := uint64(1); i <= rounds; i++ {
 			var err error
 			if first {
-				err = errors.Join(e.Notify(i), w.Wait(t.Context(), e.Seen(), i))
+				err = errors.Join(e.raise(i), w.Wait(t.Context(), e.seen, i))
 			} else {
-				err = errors.Join(w.Wait(t.Context(), e.Seen(), i), e.Notify(i))
+				err = errors.Join(w.Wait(t.Context(), e.seen, i), e.raise(i))
 			}
 			if err != nil {
 				errs <- err
@@ -193,14 +236,14 @@ func counterPingPong(t *testing.T, a, b end) {
 func waitHonoursDeadline(t *testing.T, a, _ end) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	err := waiter(new(link.Fault)).Wait(ctx, a.Seen(), a.Seen().Load()+1)
+	err := waiter(new(link.Fault)).Wait(ctx, a.seen, a.seen.Load()+1)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	cause := errors.New("had enough")
 	cancelled, stop := context.WithCancelCause(t.Context())
 	stop(cause)
-	if err := waiter(new(link.Fault)).Wait(cancelled, a.Seen(), a.Seen().Load()+1); !errors.Is(err, cause) {
+	if err := waiter(new(link.Fault)).Wait(cancelled, a.seen, a.seen.Load()+1); !errors.Is(err, cause) {
 		t.Errorf("got %v, want the cause of the cancellation", err)
 	}
 }
@@ -208,7 +251,7 @@ func waitHonoursDeadline(t *testing.T, a, _ end) {
 func waitHonoursFault(t *testing.T, a, _ end) {
 	f := new(link.Fault)
 	got := make(chan error, 1)
-	go func() { got <- waiter(f).Wait(t.Context(), a.Seen(), a.Seen().Load()+1) }()
+	go func() { got <- waiter(f).Wait(t.Context(), a.seen, a.seen.Load()+1) }()
 	time.Sleep(30 * time.Millisecond) // long enough to be asleep; not needed for the test to hold
 	if !f.Fail(link.ErrAborted) || f.Fail(errors.New("a later error")) {
 		t.Error("the first fault must win")
@@ -225,14 +268,14 @@ func waitHonoursFault(t *testing.T, a, _ end) {
 
 func reachedCountBeatsFault(t *testing.T, a, b end) {
 	f := new(link.Fault)
-	if err := b.Notify(1); err != nil {
+	if err := b.raise(1); err != nil {
 		t.Fatal(err)
 	}
-	if err := waiter(f).Wait(t.Context(), a.Seen(), 1); err != nil {
+	if err := waiter(f).Wait(t.Context(), a.seen, 1); err != nil {
 		t.Fatal(err)
 	}
 	f.Fail(link.ErrAborted)
-	if err := waiter(f).Wait(t.Context(), a.Seen(), 1); err != nil {
+	if err := waiter(f).Wait(t.Context(), a.seen, 1); err != nil {
 		t.Errorf("a count that has been reached: %v", err)
 	}
 }
@@ -243,9 +286,9 @@ func sleeperIsWoken(t *testing.T, a, b end) {
 		w.Nap = 10 * time.Millisecond // a medium that cannot wake may make sleepers look
 	}
 	got := make(chan error, 1)
-	go func() { got <- w.Wait(t.Context(), a.Seen(), 1) }()
+	go func() { got <- w.Wait(t.Context(), a.seen, 1) }()
 	time.Sleep(30 * time.Millisecond)
-	if err := b.Notify(1); err != nil {
+	if err := b.raise(1); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -263,7 +306,7 @@ func connectIsStable(t *testing.T, a, b end) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Seen() != a.Seen() {
+	if again != a.Link {
 		t.Error("a second Connect gave another link")
 	}
 }
@@ -279,9 +322,6 @@ func connectOutOfRange(t *testing.T, a, _ end) {
 func mapIsTheSameMemory(t *testing.T, a, b end) {
 	m, ok := a.Link.(link.Mapper)
 	if !ok {
-		if _, board := a.fabric.(link.Board); board {
-			t.Error("a Board whose links are not Mappers")
-		}
 		return // the power is optional; there is nothing to hold it against
 	}
 	buf := alloc(t, b, 70_000)
@@ -314,23 +354,139 @@ func mapUnknownRegion(t *testing.T, a, _ end) {
 	}
 }
 
-func closeTellsPeer(t *testing.T, a, b end) {
-	type loss struct {
-		peer int
-		err  error
+// keepOutlivesFree: what is kept stays readable and in reach when its owner has
+// freed it, until the last keeper lets go.
+func keepOutlivesFree(t *testing.T, a, b end) {
+	m, ok := a.Link.(link.Mapper)
+	if !ok {
+		return
 	}
-	told := make(chan loss, 2)
-	a.fabric.Lost(func(peer int, err error) { told <- loss{peer, err} })
-	if err := b.fabric.Close(); err != nil {
+	buf := alloc(t, b, 10_000)
+	view, err := m.Map(t.Context(), buf.Region())
+	if err != nil {
 		t.Fatal(err)
 	}
+	first, release, err := m.Keep(t.Context(), buf.Region())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, releaseSecond, err := m.Keep(t.Context(), buf.Region())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if &first[0] != &view[0] || &second[0] != &view[0] {
+		t.Error("mapped more than once")
+	}
+	buf.Bytes()[9_999] = 5
+	if err := buf.Free(); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, a, m)
+	if err := errors.Join(release(), release()); err != nil {
+		t.Error(err)
+	}
+	settle(t, a, m)
+	if second[9_999] != 5 {
+		t.Error("what was kept has changed")
+	}
+	if err := a.Notify(mem.Remote{Region: buf.Region()}, 3); err != nil || link.CounterAt(second).Load() != 3 {
+		t.Errorf("a kept region is out of reach: %v", err)
+	}
+	if err := releaseSecond(); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !errors.Is(err, link.ErrRange); _, err = m.Map(t.Context(), buf.Region()) {
+		if time.Now().After(end) {
+			t.Fatalf("mapping what was freed and let go: %v, want ErrRange", err)
+		}
+	}
+	if _, _, err := m.Keep(t.Context(), 123_456); !errors.Is(err, link.ErrRange) {
+		t.Errorf("keeping an unknown region: %v, want ErrRange", err)
+	}
+	if _, release, err = m.Keep(t.Context(), a.at.Region); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(a.fabric.Close(), release()); err != nil { // in this order it must be harmless
+		t.Error(err)
+	}
+}
+
+// settle gives a fabric the occasion to unmap what it may.
+func settle(t *testing.T, e end, m link.Mapper) {
+	t.Helper()
+	time.Sleep(5 * time.Millisecond) // the peer's notice is under way
+	if _, err := m.Map(t.Context(), e.at.Region); err != nil {
+		t.Error(err)
+	}
+	if err := alloc(t, e, 8).Free(); err != nil {
+		t.Error(err)
+	}
+}
+
+// loss is what a function given to Lost was told.
+type loss struct {
+	peer int
+	err  error
+}
+
+// watch registers a function with a fabric's Lost.
+func watch(f link.Fabric) (told chan loss, forget func()) {
+	told = make(chan loss, 9)
+	return told, f.Lost(func(peer int, err error) { told <- loss{peer, err} })
+}
+
+func expectLoss(t *testing.T, told chan loss, peer int) {
+	t.Helper()
 	select {
 	case l := <-told:
-		if l.peer != b.rank || !errors.Is(l.err, link.ErrClosed) {
+		if l.peer != peer || !errors.Is(l.err, link.ErrClosed) {
 			t.Errorf("told of rank %d: %v", l.peer, l.err)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("not told within 10 s")
+	}
+}
+
+// closeTellsPeer: every function is told, and once.
+func closeTellsPeer(t *testing.T, a, b end) {
+	first, _ := watch(a.fabric)
+	second, _ := watch(a.fabric)
+	if err := b.fabric.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expectLoss(t, first, b.rank)
+	expectLoss(t, second, b.rank)
+	time.Sleep(5 * time.Millisecond)
+	if len(first)+len(second) != 0 {
+		t.Error("told twice")
+	}
+}
+
+// lostTellsLateComers: who registers when a peer has gone is told at once.
+func lostTellsLateComers(t *testing.T, a, b end) {
+	early, _ := watch(a.fabric)
+	if err := b.fabric.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expectLoss(t, early, b.rank)
+	late, _ := watch(a.fabric)
+	expectLoss(t, late, b.rank)
+	if len(early) != 0 {
+		t.Error("the first function was told again")
+	}
+}
+
+func forgottenIsNotTold(t *testing.T, a, b end) {
+	forgotten, forget := watch(a.fabric)
+	told, _ := watch(a.fabric)
+	forget()
+	forget()
+	if err := b.fabric.Close(); err != nil {
+		t.Fatal(err)
+	}
+	expectLoss(t, told, b.rank)
+	if len(forgotten) != 0 {
+		t.Error("told a function that was forgotten")
 	}
 }
 
@@ -345,7 +501,7 @@ func closedRefuses(t *testing.T, a, b end) {
 	if err := a.Put(mem.Remote{Region: buf.Region()}, []byte{1}); !errors.Is(err, link.ErrClosed) {
 		t.Errorf("Put: %v", err)
 	}
-	if err := a.Notify(1 << 40); !errors.Is(err, link.ErrClosed) {
+	if err := a.raise(1 << 40); !errors.Is(err, link.ErrClosed) {
 		t.Errorf("Notify: %v", err)
 	}
 	if _, err := a.fabric.Alloc(8); !errors.Is(err, link.ErrClosed) {
