@@ -1,186 +1,218 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"unsafe"
+	"math"
 
-	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/reduce"
-	"github.com/tutti-go/tutti/tune"
 )
 
-// call is one collective as this rank sees it.
+// call is one collective as its caller describes it, and what follows from
+// that alone.
 type call struct {
 	collective plan.Collective
+	vector     bool // blocks of different sizes: the v form
+	root       int
 	dtype      mem.DType
 	op         mem.Op
+	wire       Wire
 	in, out    []byte
-	count      int // elements
-	kernel     reduce.Func
-	divisor    int // of the last reduction: the number of ranks for avg, else 1
-	request    tune.Request
+	// counts are the elements of the blocks of In and Out, where the call is a
+	// v form and the buffer has a block for every rank.
+	inCounts, outCounts []int
+
+	block   int // bytes of a block, where all are alike
+	kernel  reduce.Func
+	divisor int // of the last reduction: the number of ranks for avg, else 1
 }
 
-// run takes a call from arrival to return.
-func (c *Comm) run(ctx context.Context, k *call) error {
-	if c.board {
-		return c.runMapped(ctx, k)
+// name is the call's name: that of its collective, with a v where blocks
+// differ.
+func (k *call) name() string {
+	if k.vector {
+		return k.collective.String() + "v"
 	}
-	p, err := c.program(c.choose(k.request))
-	if err != nil {
-		return err
-	}
-	// Only those who exchange bytes need to know of each other that they have
-	// arrived, that is, that the scratch of the previous call is free.
-	for _, rank := range p.touchedBy {
-		if err := c.notify(rank, c.base+plan.Arrived); err != nil {
-			return err
-		}
-	}
-	for _, rank := range p.touches {
-		if err := c.waiters[rank].Wait(ctx, c.seen[rank], c.base+plan.Arrived); err != nil {
-			return err
-		}
-	}
-	p.bindOwn(c, k)
-	return c.execute(ctx, p, k)
+	return k.collective.String()
 }
 
-// runMapped is run on a medium where every rank reads every announcement.
-func (c *Comm) runMapped(ctx context.Context, k *call) error {
-	c.met++
-	c.said = c.announcement(k)
-	*announcementIn(c.controls[c.rank], c.met) = c.said
-	c.own.Raise(c.base + plan.Arrived)
-	for rank, seen := range c.seen {
-		if rank == c.rank {
-			continue
-		}
-		if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
-			return err
-		}
-	}
-	all, err := c.agree()
-	if err != nil {
-		return err
-	}
-	if k.collective == plan.Barrier {
-		c.base += plan.Arrived // all have arrived: that was the barrier
+func (k *call) bad(format string, args ...any) error {
+	return &ArgumentError{k.name(), fmt.Sprintf(format, args...)}
+}
+
+// reducingKernel finds what combines elements, for calls that do.
+func (k *call) reducingKernel(ranks int) error {
+	k.divisor = 1
+	if !k.collective.Reduces() {
 		return nil
 	}
-	k.request.MappedData = all
-	choice := c.choose(k.request)
-	if choice.Algo == oneShot && len(k.in) <= tune.OneShotBytes {
-		c.base += plan.Arrived
-		return c.door.allReduce(ctx, c.waiters, k.in, k.out, stampOf(len(k.in), k.dtype, k.op), k.kernel, k.count, k.divisor)
-	}
-	p, err := c.program(choice)
-	if err == nil {
-		err = p.fits(all)
-	}
-	if err != nil {
-		c.base += plan.Arrived // every rank comes to the same end
+	var err error
+	if k.kernel, err = reduce.Lookup(k.op, k.dtype); err != nil {
 		return err
 	}
-	p.bindOwn(c, k)
-	if all {
-		if err := c.bindPeers(ctx, p, k); err != nil {
-			return err
-		}
-	}
-	return c.execute(ctx, p, k)
-}
-
-// announcement is what peers must know before they touch this rank's memory.
-func (c *Comm) announcement(k *call) announcement {
-	in, inOffset := c.buffers.find(k.in)
-	out, outOffset := c.buffers.find(k.out)
-	return announcement{
-		bytes: uint64(len(k.in)), inOffset: uint64(inOffset), outOffset: uint64(outOffset),
-		inRegion: uint32(in), outRegion: uint32(out),
-		collective: uint8(k.collective), dtype: uint8(k.dtype), op: uint8(k.op),
-	}
-}
-
-// agree compares all announcements, and reports whether all ranks brought
-// buffers that peers can map.
-func (c *Comm) agree() (mapped bool, err error) {
-	mine := &c.said
-	mapped = mine.inRegion != 0 && mine.outRegion != 0
-	for rank := range c.controls {
-		if rank == c.rank {
-			continue
-		}
-		theirs := announcementIn(c.controls[rank], c.met)
-		if theirs.bytes != mine.bytes || theirs.collective != mine.collective || theirs.dtype != mine.dtype || theirs.op != mine.op {
-			return false, &MismatchError{Rank: rank, Mine: signature(mine), Theirs: signature(theirs)}
-		}
-		mapped = mapped && theirs.inRegion != 0 && theirs.outRegion != 0
-	}
-	return mapped, nil
-}
-
-func signature(a *announcement) Signature {
-	return Signature{
-		Call: plan.Collective(a.collective).String(), Bytes: int(a.bytes),
-		Type: mem.DType(a.dtype), Op: mem.Op(a.op),
-	}
-}
-
-// bindOwn points the program at this rank's buffers.
-func (p *program) bindOwn(c *Comm, k *call) {
-	p.setBase(plan.In, c.rank, k.in)
-	p.setBase(plan.Out, c.rank, k.out)
-}
-
-// bindPeers points the program at the buffers that the peers announced.
-func (c *Comm) bindPeers(ctx context.Context, p *program, k *call) error {
-	for _, rank := range p.touches {
-		a := announcementIn(c.controls[rank], c.met)
-		in, err := c.mapPeer(ctx, rank, mem.RegionID(a.inRegion), a.inOffset, len(k.in))
-		if err != nil {
-			return err
-		}
-		out, err := c.mapPeer(ctx, rank, mem.RegionID(a.outRegion), a.outOffset, len(k.out))
-		if err != nil {
-			return err
-		}
-		p.setBase(plan.In, rank, in)
-		p.setBase(plan.Out, rank, out)
+	if k.op == mem.Avg {
+		k.divisor = ranks
 	}
 	return nil
 }
 
-// mapPeer returns a piece of a peer's region, after checking that it is one.
-func (c *Comm) mapPeer(ctx context.Context, rank int, region mem.RegionID, offset uint64, bytes int) ([]byte, error) {
-	memory, err := c.mappers[rank].Map(ctx, region)
-	if err != nil {
-		return nil, err
+// check finds what is wrong with a call in itself, drops the buffers that this
+// rank does not bring, and works out the size of a block. empty means that
+// every rank can see that there is nothing to do.
+func (c *Comm) check(k *call) (empty bool, err error) {
+	if k.collective == plan.Barrier {
+		return false, nil
 	}
-	if offset > uint64(len(memory)) || uint64(bytes) > uint64(len(memory))-offset {
-		return nil, fmt.Errorf("rank %d announced %d bytes at %d of its region %d, which has %d: %w",
-			rank, bytes, offset, region, len(memory), link.ErrRange)
+	switch {
+	case !k.dtype.Valid():
+		return false, k.bad("unknown element type %v", k.dtype)
+	case k.collective.Reduces() && !k.op.Supports(k.dtype):
+		return false, k.bad("%v is not defined on %v", k.op, k.dtype)
+	case k.root < 0 || k.root >= c.size:
+		return false, k.bad("root %d is not among %d ranks", k.root, c.size)
 	}
-	return memory[offset:][:bytes], nil
+	if err := k.wire.check(k); err != nil {
+		return false, err
+	}
+	ins := k.collective.Blocks(plan.In, c.rank, k.root, c.size)
+	outs := k.collective.Blocks(plan.Out, c.rank, k.root, c.size)
+	if ins == 0 {
+		k.in, k.inCounts = nil, nil
+	}
+	if outs == 0 {
+		k.out, k.outCounts = nil, nil
+	}
+	size := k.dtype.Size()
+	for _, b := range []struct {
+		what   string
+		bytes  int
+		counts []int
+		blocks int
+	}{{"send", len(k.in), k.inCounts, ins}, {"receive", len(k.out), k.outCounts, outs}} {
+		switch {
+		case b.blocks == 0:
+		case b.bytes%size != 0:
+			return false, k.bad("%d bytes to %s are not a whole number of %v elements of %d bytes", b.bytes, b.what, k.dtype, size)
+		case b.counts != nil:
+			if err := k.checkCounts(b.what, b.bytes/size, b.counts, c.size); err != nil {
+				return false, err
+			}
+		case k.vector:
+		case b.bytes%(b.blocks*size) != 0:
+			return false, k.bad("%d bytes to %s are not %d equal blocks of %v elements", b.bytes, b.what, b.blocks, k.dtype)
+		default:
+			k.block = b.bytes / b.blocks
+		}
+	}
+	if !k.vector && ins > 0 && outs > 0 && len(k.in)/ins != len(k.out)/outs {
+		return false, k.bad("blocks of %d bytes to send and of %d to receive", len(k.in)/ins, len(k.out)/outs)
+	}
+	inPlace := c.inPlace(k)
+	if !legalAlias(k.in, k.out, inPlace) {
+		return false, k.badAlias(inPlace)
+	}
+	if k.vector {
+		return false, c.checkOwnBlock(k)
+	}
+	return k.block == 0, nil
 }
 
-// fits refuses a program that needs what the buffers of this call are not.
-func (p *program) fits(mappedData bool) error {
-	if p.reach.PeerData && !mappedData {
-		return &ArgumentError{p.collective.String(), fmt.Sprintf(
-			"%s reads and writes the buffers of all ranks in place; they must all come from Alloc", p.name)}
+func (k *call) checkCounts(what string, elements int, counts []int, ranks int) error {
+	if len(counts) != ranks {
+		return k.bad("%d counts to %s for %d ranks", len(counts), what, ranks)
+	}
+	sum := 0
+	for rank, n := range counts {
+		if n < 0 || n > math.MaxInt/8-sum {
+			return k.bad("count %d to %s for rank %d", n, what, rank)
+		}
+		sum += n
+	}
+	if sum != elements {
+		return k.bad("counts of %d elements in all to %s, and a buffer of %d", sum, what, elements)
 	}
 	return nil
 }
 
-// recoverable reports whether err leaves all ranks in step.
-func recoverable(err error) bool {
-	var arg *ArgumentError
-	return errors.As(err, &arg)
+// checkOwnBlock compares what a rank sends to itself with what it expects of
+// itself: of all blocks the one whose two sizes it knows without asking.
+func (c *Comm) checkOwnBlock(k *call) error {
+	in, out := len(k.in), len(k.out)
+	if k.in == nil && k.out == nil {
+		return nil
+	}
+	if k.inCounts != nil {
+		in = k.inCounts[c.rank] * k.dtype.Size()
+	}
+	if k.outCounts != nil {
+		out = k.outCounts[c.rank] * k.dtype.Size()
+	}
+	ins := k.collective.Blocks(plan.In, c.rank, k.root, c.size)
+	outs := k.collective.Blocks(plan.Out, c.rank, k.root, c.size)
+	if ins > 0 && outs > 0 && in != out {
+		return k.bad("rank %d has %d bytes for itself and expects %d of itself", c.rank, in, out)
+	}
+	return nil
 }
 
-func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+// noPlace: a collective that is never in place.
+const noPlace = math.MinInt
+
+// inPlace returns how far behind the send buffer the receive buffer lies when
+// the call is in place: where one buffer has a block for every rank and the
+// other one block, the latter is the rank's own block of the former.
+func (c *Comm) inPlace(k *call) int {
+	ins := k.collective.Blocks(plan.In, c.rank, k.root, c.size)
+	outs := k.collective.Blocks(plan.Out, c.rank, k.root, c.size)
+	switch {
+	case k.collective == plan.AllToAll:
+		return noPlace
+	case c.size == 1 || ins == outs || ins == 0 || outs == 0:
+		return 0
+	case ins < outs:
+		return -k.ownOffset(k.outCounts, c.rank)
+	}
+	return k.ownOffset(k.inCounts, c.rank)
+}
+
+// ownOffset is where the rank's own block begins, in bytes.
+func (k *call) ownOffset(counts []int, rank int) int {
+	if counts == nil {
+		return rank * k.block
+	}
+	sum := 0
+	for _, n := range counts[:rank] {
+		sum += n
+	}
+	return sum * k.dtype.Size()
+}
+
+// legalAlias reports whether two buffers are apart, or as one is to be when
+// the call is in place.
+func legalAlias(in, out []byte, inPlace int) bool {
+	apart := address(out) - address(in)
+	if apart >= uintptr(len(in)) && -apart >= uintptr(len(out)) {
+		return true
+	}
+	return len(in) == 0 || len(out) == 0 || apart == uintptr(inPlace) && inPlace != noPlace
+}
+
+func (k *call) badAlias(inPlace int) error {
+	if inPlace == noPlace {
+		return k.bad("send and receive buffers overlap; %v is never in place", k.collective)
+	}
+	return k.bad("send and receive buffers overlap in part; in place means that the receive buffer begins %d bytes from the send buffer", inPlace)
+}
+
+// signature is what peers are told of the call when they do not agree.
+func (k *call) signature() Signature {
+	s := Signature{Call: k.name(), Type: k.dtype, Op: k.op, Root: -1, Bytes: k.block, Wire: k.wire}
+	if k.collective.Rooted() {
+		s.Root = k.root
+	}
+	if k.vector {
+		s.Bytes = -1
+	}
+	return s
+}

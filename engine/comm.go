@@ -32,6 +32,9 @@ type Config struct {
 	// and the same Rules as the name for it: New refuses ranks that differ.
 	Choose func(tune.Request) tune.Choice
 	Rules  string
+	// FixedOrder keeps to plans that combine contributions in rank order, so
+	// that results depend neither on the algorithm nor on how ranks are spread.
+	FixedOrder bool
 
 	// Cores is how many cores the ranks of this machine may use in all, the
 	// same number on all ranks; 0 means GOMAXPROCS.
@@ -45,143 +48,124 @@ type Config struct {
 	AfterClose func() error
 }
 
-// Comm is one rank's membership in a job.
+// Comm is one rank's membership in a job, or in a sub-group of it.
 type Comm struct {
 	rank, size int
-	fabric     link.Fabric
-	plan       func(name string, ranks, root int) (*plan.Plan, error)
-	choose     func(tune.Request) tune.Choice
-	cores      int
+	family     *family
+	parent     *Comm // nil for the one that New made
+	cfg        Config
 	log        *slog.Logger
+	crowded    bool // more ranks than cores
+	threads    int
 
 	failures   failures
+	patience   link.Patience
 	waiters    []link.Waiter // by the rank that is waited for
 	closed     atomic.Bool
-	afterClose func() error
+	forgetLost func()
 
-	links   []link.Link     // by rank; ours is nil
-	seen    []*link.Counter // progress of each rank, our own included
-	own     *link.Counter   // seen[rank]
-	board   bool            // everything is mapped: raising own tells everybody
-	mappers []link.Mapper   // by rank; nil where nothing is mapped
-	buffers registry        // what Alloc gave out
-
+	layout      layout
+	links       []link.Link     // by rank; ours is nil
+	seen        []*link.Counter // progress of each rank, our own included
+	own         *link.Counter   // our progress
+	mapped      bool            // raising own tells everybody, and all read everybody's notices
+	mappers     []link.Mapper   // by rank; nil where nothing is mapped
+	copiers     []link.Copier   // by rank; nil where ordinary memory is out of reach
 	control     *mem.Buffer
 	peerRegions []mem.RegionID // control regions, by rank
 	controls    [][]byte       // the same mapped, where the medium maps; ours always
+	release     []func() error // what keeps them mapped
+	notices     [2][][]byte    // by parity of the call and rank: where its notice is read
 	door        door
+	post        post
 
 	// The state of calls. One goroutine at a time may be inside a call; calling
 	// is its word for that. It is a plain word, like the one by which Go's maps
 	// notice concurrent writers: it catches most mistakes, and an atomic one
 	// would cost a good part of the smallest allreduce.
 	calling  bool
-	calls    uint64       // how many have begun
-	met      uint64       // how many of them were announced
-	said     announcement // our last announcement; peers are fetching the one that they see
-	base     uint64       // progress before the current call
-	repeat   repeat
+	calls    uint64 // how many have begun
+	met      uint64 // how many of them gave notice
+	said     notice // our last notice; peers are fetching the one that they see
+	base     uint64 // progress before the current call
+	knocks   [collectives]knock
+	shape    shape
 	programs map[programKey]*program
 	team     *team
+	worker   *worker // runs asynchronous calls; nil until there is one
 }
+
+// collectives is how many there are; the barrier is the last.
+const collectives = int(plan.Barrier) + 1
 
 // New joins the job as cfg.Rank. All ranks call it with the same sizes; it
 // blocks until all have. After an error nothing is left open.
 func New(ctx context.Context, cfg Config) (*Comm, error) {
-	c := &Comm{
-		rank: cfg.Rank, size: cfg.Size, fabric: cfg.Fabric,
-		plan: cfg.Plan, choose: cfg.Choose, cores: cfg.Cores, log: cfg.Logger,
-		programs: map[programKey]*program{}, afterClose: cfg.AfterClose,
-		failures: failures{of: make([]link.Fault, cfg.Size)},
-		waiters:  make([]link.Waiter, cfg.Size),
+	if cfg.Cores <= 0 {
+		cfg.Cores = runtime.GOMAXPROCS(0)
 	}
-	if c.cores <= 0 {
-		c.cores = runtime.GOMAXPROCS(0)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	c := newComm(cfg, cfg.Rank, cfg.Size)
+	c.family = &family{fabric: cfg.Fabric}
+	c.patience = link.PatienceFor(cfg.Size, cfg.Cores)
+	c.crowded = cfg.Size > cfg.Cores
+	if c.threads = cfg.Threads; c.threads <= 0 {
+		c.threads = max(1, cfg.Cores/cfg.Size)
 	}
-	for rank := range c.waiters {
-		c.waiters[rank] = link.Waiter{Patience: link.PatienceFor(c.size, c.cores), Fault: &c.failures.of[rank]}
+	if err := c.join(ctx, cfg.Exchanger); err != nil {
+		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), cfg.Fabric.Close())
 	}
-	if err := c.join(ctx, cfg.Exchanger, cfg.Rules); err != nil {
-		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), c.fabric.Close())
-	}
-	threads := cfg.Threads
-	if threads <= 0 {
-		threads = max(1, c.cores/c.size)
-	}
-	c.team = newTeam(threads)
+	c.start()
 	return c, nil
 }
 
-// join connects to every peer and learns where its control region is.
-func (c *Comm) join(ctx context.Context, ex Exchanger, rules string) error {
-	control, err := c.fabric.Alloc(controlBytes(c.size))
-	if err != nil {
-		return err
+// newComm makes the parts of a Comm that need nobody else.
+func newComm(cfg Config, rank, size int) *Comm {
+	return &Comm{
+		rank: rank, size: size, cfg: cfg, log: cfg.Logger,
+		layout:      layoutFor(size),
+		failures:    failures{of: make([]link.Fault, size)},
+		waiters:     make([]link.Waiter, size),
+		links:       make([]link.Link, size),
+		seen:        make([]*link.Counter, size),
+		mappers:     make([]link.Mapper, size),
+		copiers:     make([]link.Copier, size),
+		peerRegions: make([]mem.RegionID, size),
+		controls:    make([][]byte, size),
+		programs:    map[programKey]*program{},
 	}
-	c.control = control
-	c.fabric.Lost(c.failures.lost)
-
-	mine := greeting{control: control.Region(), cores: c.cores, rules: rules}
-	blobs, err := ex.AllGather(ctx, mine.encode())
-	if err != nil {
-		return err
-	}
-	n := c.size
-	c.links, c.mappers = make([]link.Link, n), make([]link.Mapper, n)
-	c.seen, c.controls, c.peerRegions = make([]*link.Counter, n), make([][]byte, n), make([]mem.RegionID, n)
-	for rank, blob := range blobs {
-		theirs, err := decodeGreeting(blob)
-		if err == nil {
-			err = mine.agrees(theirs)
-		}
-		if err != nil {
-			return fmt.Errorf("rank %d: %w", rank, err)
-		}
-		c.peerRegions[rank] = theirs.control
-		if rank == c.rank {
-			continue
-		}
-		l, err := c.fabric.Connect(ctx, rank)
-		if err != nil {
-			return err
-		}
-		c.links[rank], c.seen[rank] = l, link.CounterAt(control.Bytes()[mirrorAt(rank):])
-		if m, ok := l.(link.Mapper); ok {
-			c.mappers[rank] = m
-			if c.controls[rank], err = m.Map(ctx, c.peerRegions[rank]); err != nil {
-				return err
-			}
-			if len(c.controls[rank]) < controlBytes(c.size) {
-				return fmt.Errorf("rank %d has a control region of %d bytes, not %d: are all ranks the same build?",
-					rank, len(c.controls[rank]), controlBytes(c.size))
-			}
-		}
-	}
-	c.controls[c.rank] = control.Bytes()
-	c.own = link.CounterAt(control.Bytes()[progressOffset:])
-	c.seen[c.rank] = c.own
-	if c.board = c.mapped(); c.board {
-		for rank, theirs := range c.controls {
-			c.seen[rank] = link.CounterAt(theirs[progressOffset:])
-		}
-		c.door = newDoor(c.controls, c.rank)
-	}
-	// Nobody may put or notify before everybody has connected.
-	_, err = ex.AllGather(ctx, nil)
-	return err
 }
 
-// mapped reports whether all ranks' scratch is within load and store.
-func (c *Comm) mapped() bool {
-	for rank, m := range c.mappers {
-		if rank != c.rank && m == nil {
-			return false
+// start makes what calls need, once the control regions are connected.
+func (c *Comm) start() {
+	for rank := range c.waiters {
+		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank]}
+	}
+	c.own = progressIn(c.control.Bytes())
+	for rank := range c.size {
+		if rank == c.rank || c.mapped {
+			c.seen[rank] = progressIn(c.controls[rank])
+		} else {
+			c.seen[rank] = link.CounterAt(c.control.Bytes()[c.layout.mirror(rank):])
 		}
 	}
-	return true
+	for half := range c.notices {
+		for rank := range c.size {
+			from := c.control.Bytes()
+			if c.mapped {
+				from = c.controls[rank]
+			}
+			at := c.layout.notice(rank, uint64(half))
+			c.notices[half] = append(c.notices[half], from[at:][:c.layout.noticeBytes])
+		}
+	}
+	if c.mapped {
+		c.door = newDoor(&c.layout, c.controls, c.rank)
+	}
+	c.post = newPost(c)
+	c.team = newTeam(c.threads)
 }
 
 // Rank is this rank's number, from 0.
@@ -190,63 +174,77 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
-// Alloc makes a zeroed buffer that every rank reaches without a copy. It is
-// not a collective. The pages are there when it returns.
-func (c *Comm) Alloc(bytes int) (*mem.Buffer, error) {
-	if bytes <= 0 {
-		return nil, &ArgumentError{"alloc", fmt.Sprintf("%d bytes asked for; want at least 1", bytes)}
-	}
-	b, err := c.fabric.Alloc(bytes)
-	if err != nil {
-		return nil, fmt.Errorf("rank %d: alloc: %w", c.rank, err)
-	}
-	c.buffers.add(extentOf(b))
-	return mem.NewBuffer(b.Region(), b.Bytes(), func() error {
-		c.buffers.remove(b.Region())
-		if c.failures.comm.Err() != nil {
-			// A call of ours failed half-way: a slow peer may still be at work
-			// in this memory. It goes with everything else when we close.
-			return nil
-		}
-		return b.Free()
-	}), nil
-}
-
 // Abort makes the running call, if any, and all later ones return err. It may
 // be called from any goroutine. Peers learn of it when the Comm is closed.
 func (c *Comm) Abort(err error) {
 	if err == nil {
 		err = link.ErrAborted
 	}
-	c.failures.fail(err)
+	c.fail(err)
 }
 
-// Close leaves the job and frees every buffer. It does not wait for the other
-// ranks; what this rank owed them is done when its last call has returned.
-// Calling it again does nothing.
+// fail ends all waits of this communicator, and reports whether err was the
+// first error.
+func (c *Comm) fail(err error) bool {
+	c.family.failed.Store(true)
+	return c.failures.fail(err)
+}
+
+// Close leaves the job. The Comm that New returned closes its sub-groups with
+// it and frees every buffer; a sub-group frees what is its own. It does not
+// wait for the other ranks; what this rank owed them is done when its last
+// call has returned. Calling it again does nothing.
 //
 // It must not run beside a call: the call might still be at work in a buffer.
 // If Close notices one, it ends it with link.ErrClosed, frees nothing and
-// returns ErrBusy; Close again when the call has returned.
+// returns ErrBusy; Close again when the call has returned. Asynchronous calls
+// that have not run yet end with link.ErrClosed.
 func (c *Comm) Close() error {
-	if c.calling {
-		c.failures.fail(link.ErrClosed)
+	if c.calling && c.worker == nil {
+		c.fail(link.ErrClosed)
 		return ErrBusy
 	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
 	}
 	c.failures.fail(link.ErrClosed)
+	if c.worker != nil {
+		c.worker.stop()
+	}
 	c.team.close()
-	err := c.fabric.Close()
-	if c.afterClose != nil {
-		err = errors.Join(err, c.afterClose())
+	c.forgetLost()
+	if c.parent != nil {
+		return c.leave()
+	}
+	err := c.family.closeChildren()
+	err = errors.Join(err, c.family.fabric.Close())
+	if c.cfg.AfterClose != nil {
+		err = errors.Join(err, c.cfg.AfterClose())
 	}
 	return err
 }
 
+// leave gives back what a sub-group has of its own. Peers that are slower keep
+// the control region mapped until they leave too.
+func (c *Comm) leave() error {
+	var errs []error
+	for _, release := range c.release {
+		errs = append(errs, release())
+	}
+	errs = append(errs, c.control.Free())
+	c.family.forget(c)
+	return errors.Join(errs...)
+}
+
 // enter begins a collective; the caller leaves by exit.
 func (c *Comm) enter(call string) error {
+	if c.worker != nil {
+		c.worker.drain()
+	}
+	return c.begin(call)
+}
+
+func (c *Comm) begin(call string) error {
 	if c.calling || c.failures.comm.Err() != nil {
 		return c.refuse(call)
 	}
@@ -278,8 +276,14 @@ func (c *Comm) failed(call string, err error) error {
 		return err
 	}
 	failure = &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
-	if c.failures.fail(failure) {
+	if c.fail(failure) {
 		c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
 	}
 	return failure
+}
+
+// recoverable reports whether err leaves all ranks in step.
+func recoverable(err error) bool {
+	var arg *ArgumentError
+	return errors.As(err, &arg)
 }

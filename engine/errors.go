@@ -3,8 +3,10 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // ErrBusy says that another goroutine is inside a collective of the same Comm.
@@ -45,14 +47,47 @@ func (e *MismatchError) Error() string {
 	return fmt.Sprintf("this rank calls %v, rank %d calls %v", e.Mine, e.Rank, e.Theirs)
 }
 
+// CountError says that two ranks of a v form disagree about the size of a
+// block that goes from one to the other. Every rank of the call gets it.
+type CountError struct {
+	Call            string // "alltoallv"
+	From, To        int    // the ranks; equal ranks, or To -1, where all must know the size
+	Sent, Expected  int    // bytes, as From and To have them
+}
+
+func (e *CountError) Error() string {
+	return fmt.Sprintf("%s: rank %d brings a block of %d bytes for rank %d, which expects %d", e.Call, e.From, e.Sent, e.To, e.Expected)
+}
+
 // Signature is what all ranks of a call must agree in.
 type Signature struct {
 	Call  string
-	Bytes int
+	Bytes int // of a block; -1 in v forms, whose blocks differ
 	Type  mem.DType
 	Op    mem.Op
+	Root  int // -1 where there is none
+	Wire  Wire
 }
 
 func (s Signature) String() string {
-	return fmt.Sprintf("%s of %d bytes (%v, %v)", s.Call, s.Bytes, s.Type, s.Op)
+	var b strings.Builder
+	b.WriteString(s.Call)
+	if s.Call == plan.Barrier.String() {
+		return b.String()
+	}
+	if s.Bytes >= 0 {
+		fmt.Fprintf(&b, " of %d bytes", s.Bytes)
+	}
+	fmt.Fprintf(&b, " (%v", s.Type)
+	if c, err := plan.ParseCollective(strings.TrimSuffix(s.Call, "v")); err == nil && c.Reduces() {
+		fmt.Fprintf(&b, ", %v", s.Op)
+	}
+	if s.Root >= 0 {
+		fmt.Fprintf(&b, ", root %d", s.Root)
+	}
+	if s.Wire != WireFull {
+		fmt.Fprintf(&b, ", over %v", s.Wire)
+	}
+	b.WriteString(")")
+	return b.String()
 }

@@ -8,24 +8,27 @@ import (
 	"github.com/tutti-go/tutti/plan"
 )
 
-// execute runs a bound program. For every tile, for every action: wait for the
-// counters the action depends on, copy or reduce, raise the own counter.
+// execute binds a program to a call and runs it. For every tile, for every
+// action: wait for the counters the action depends on, copy or reduce, raise
+// the own counter.
 //
 // An action with skew s works on tile i-s in iteration i, so a rank prepares
 // the next tiles while its peers work on this one. The counter after action j
 // of iteration i is base + Arrived + i*stride + j + 1, on every rank and medium;
 // package plan proves the order that follows from it.
 func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
-	g := p.tile(len(k.in))
+	if err := c.bind(ctx, p, k); err != nil {
+		return err
+	}
 	base := c.base
-	for i := range g.tiles + p.maxSkew {
+	for i := range p.tiles + p.maxSkew {
 		if err := c.interrupted(ctx); err != nil {
 			return err
 		}
 		for j := range p.actions {
 			a := &p.actions[j]
 			t := i - a.skew
-			if t < 0 || t >= g.tiles {
+			if t < 0 || t >= p.tiles {
 				continue
 			}
 			for _, w := range a.waits {
@@ -36,7 +39,7 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 					return err
 				}
 			}
-			if err := c.perform(p, k, &g, a, t); err != nil {
+			if err := c.perform(p, k, a, t); err != nil {
 				return err
 			}
 			if !a.signal {
@@ -52,53 +55,66 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 		}
 	}
 	for _, w := range p.finish {
-		if err := c.waiters[w.rank].Wait(ctx, c.seen[w.rank], base+w.offset+uint64(g.tiles-1-w.lag)*p.stride); err != nil {
+		if err := c.waiters[w.rank].Wait(ctx, c.seen[w.rank], base+w.offset+uint64(p.tiles-1-w.lag)*p.stride); err != nil {
 			return err
 		}
 	}
-	c.base = base + p.end(g.tiles)
+	c.base = base + p.end(p.tiles)
 	return nil
 }
 
-// interrupted returns why a call should end though nothing keeps it waiting.
-func (c *Comm) interrupted(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	default:
-		return c.failures.comm.Err()
-	}
-}
-
 // perform does the work of one action on one tile.
-func (c *Comm) perform(p *program, k *call, g *tiling, a *action, t int) error {
-	_, bytes := p.extent(g, a.span, t)
-	if bytes == 0 {
+func (c *Comm) perform(p *program, k *call, a *action, t int) error {
+	bytes := min(p.tileBytes, a.bytes-t*p.tileBytes)
+	if bytes <= 0 || k.collective == plan.Barrier {
 		return nil
 	}
-	for i, o := range a.srcs {
-		a.srcAt[i] = p.at(g, o, t)
+	switch a.way {
+	case put:
+		src := unsafe.Slice((*byte)(p.at(&a.srcs[0], t)), bytes)
+		return c.links[a.peer].Put(c.remoteAt(p, &a.dsts[0], t), src)
+	case readFar:
+		return c.copiers[a.peer].ReadFrom(unsafe.Slice((*byte)(p.at(&a.dsts[0], t)), bytes), p.farAt(&a.srcs[0], t))
+	case writeFar:
+		return c.copiers[a.peer].WriteTo(p.farAt(&a.dsts[0], t), unsafe.Slice((*byte)(p.at(&a.srcs[0], t)), bytes))
 	}
-	if a.putTo >= 0 {
-		src := unsafe.Slice((*byte)(a.srcAt[0]), bytes)
-		return c.links[a.putTo].Put(p.scratchAt(c.peerRegions[a.putTo], a.dsts[0], t), src)
+	for i := range a.srcs {
+		a.srcAt[i] = p.at(&a.srcs[i], t)
 	}
-	for i, o := range a.dsts {
-		a.dstAt[i] = p.at(g, o, t)
-	}
-	if !a.reduces {
-		src := unsafe.Slice((*byte)(a.srcAt[0]), bytes)
-		for _, dst := range a.dstAt {
-			if dst != a.srcAt[0] { // in place, a chunk is where it belongs already
-				move.Bytes(unsafe.Slice((*byte)(dst), bytes), src)
-			}
-		}
-		return nil
+	for i := range a.dsts {
+		a.dstAt[i] = p.at(&a.dsts[i], t)
 	}
 	divisor := 1
 	if a.last {
 		divisor = k.divisor
 	}
-	c.team.reduce(k.kernel, a.dstAt, a.srcAt, bytes, k.dtype.Size(), divisor)
+	switch {
+	case k.wire != WireFull:
+		c.performCoded(k, a, bytes, divisor)
+	case a.reduces:
+		c.team.reduce(k.kernel, a.dstAt, a.srcAt, bytes, k.dtype.Size(), divisor)
+	default:
+		spread(a.dstAt, a.srcAt[0], bytes)
+	}
 	return nil
+}
+
+// spreadBytes is how much of a source is copied to all its destinations before
+// the next: it stays in the cache in between.
+const spreadBytes = 128 << 10
+
+// spread copies bytes to every destination that is not where they lie already.
+func spread(dsts []unsafe.Pointer, src unsafe.Pointer, bytes int) {
+	each := bytes
+	if len(dsts) > 1 {
+		each = spreadBytes
+	}
+	for from := 0; from < bytes; from += each {
+		part := unsafe.Slice((*byte)(unsafe.Add(src, from)), min(each, bytes-from))
+		for _, dst := range dsts {
+			if dst != src { // in place, a chunk is where it belongs already
+				move.Bytes(unsafe.Slice((*byte)(unsafe.Add(dst, from)), len(part)), part)
+			}
+		}
+	}
 }

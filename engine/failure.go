@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/tutti-go/tutti/link"
-	"github.com/tutti-go/tutti/mem"
 )
 
 // failures is what ends this rank's waits. An error of the communicator ends
@@ -34,10 +33,9 @@ func (f *failures) lost(rank int, err error) {
 	f.fail(err)
 }
 
-// notify raises this rank's progress at a peer. A peer that has closed its
-// communicator needs to know no more.
-func (c *Comm) notify(rank int, progress uint64) error {
-	err := c.links[rank].Notify(mem.Remote{Region: c.peerRegions[rank], Offset: mirrorAt(c.rank)}, progress)
+// unlessGone forgives an error of a message to a peer that has closed its
+// communicator: it needs to know no more.
+func (c *Comm) unlessGone(err error) error {
 	if errors.Is(err, link.ErrClosed) && c.failures.comm.Err() == nil {
 		return nil
 	}

@@ -8,63 +8,112 @@ import (
 )
 
 // The control region is the memory of a rank that every peer can reach and
-// that belongs to the communicator itself:
+// that belongs to the communicator itself. Its parts, in this order:
 //
-//	progress            the counter that says how far the rank is
-//	two announcements   one line each, used by even and odd calls
-//	eight counters      of the one-shot door, used in turn by its calls
-//	two slots           of the one-shot door, used by its even and odd calls
-//	scratch             what plans call Scratch
-//	mirrors             a counter for each rank: that rank's progress, which it
-//	                    raises here where the medium maps nothing
+//	progress        the counter that says how far the rank is
+//	mirrors         a counter for each rank: that rank's progress, which it
+//	                raises here where the medium maps nothing
+//	notices         two for each rank, used by even and odd calls: what it
+//	                calls and where its buffers are. Where memory is mapped a
+//	                rank writes its own and the others read it there; where
+//	                not, each rank puts its own into every peer's region
+//	door lines      eight counters of the small-message door, used in turn
+//	door slots      eight, for payloads that a line has no room for
+//	post            what send and receive use, see post.go
+//	scratch         what plans call Scratch
 //
-// Announcements and slots come in twos because a rank may be one call ahead of
-// the slowest reader and never two: it enters call k+1 only after call k, which
-// no rank leaves before all have entered it, that is, have left call k-1.
+// Notices come in twos because a rank may be one call ahead of the slowest
+// reader and never two: it enters call k+1 only after call k, which no rank
+// leaves before all have entered it, that is, have left call k-1.
+type layout struct {
+	ranks                              int
+	mirrors, notices, lines, slots     int // offsets
+	post, scratch                      int
+	noticeBytes                        int // of one notice, with its rows
+	bytes                              int // of the whole region
+}
+
 const (
-	progressOffset = 0
-	announceOffset = progressOffset + link.CounterBytes
-	lineOffset     = announceOffset + 2*link.LineBytes
-	doorLines      = 8
-	slotOffset     = lineOffset + doorLines*link.CounterBytes
-	slotBytes      = tune.OneShotBytes
-	scratchOffset  = (slotOffset + 2*slotBytes + 4095) / 4096 * 4096
-	scratchBytes   = 8 << 20
-	mirrorOffset   = scratchOffset + scratchBytes
+	doorLines = 8
+	doorSlots = 8
+	slotBytes = tune.OneShotBytes
+
+	scratchBytes = 8 << 20
+	pageBytes    = 4096
 )
 
-// controlBytes is the size of the control region in a job of so many ranks.
-func controlBytes(ranks int) int { return mirrorAt(ranks) }
+// layoutFor lays out the control regions of a communicator of so many ranks.
+func layoutFor(ranks int) layout {
+	l := layout{ranks: ranks}
+	at := link.CounterBytes // behind the progress counter
+	take := func(bytes, align int) int {
+		at = (at + align - 1) / align * align
+		from := at
+		at += bytes
+		return from
+	}
+	l.noticeBytes = (int(unsafe.Sizeof(notice{})) + 2*ranks*8 + link.LineBytes - 1) / link.LineBytes * link.LineBytes
+	l.mirrors = take(ranks*link.CounterBytes, link.LineBytes)
+	l.notices = take(2*ranks*l.noticeBytes, link.LineBytes)
+	l.lines = take(doorLines*link.CounterBytes, link.LineBytes)
+	l.slots = take(doorSlots*slotBytes, pageBytes)
+	l.post = take(postBytes(ranks), pageBytes)
+	l.scratch = take(scratchBytes, pageBytes)
+	l.bytes = at
+	return l
+}
 
-// mirrorAt is where the mirror of a rank's progress lies in a control region.
-func mirrorAt(rank int) int { return mirrorOffset + rank*link.CounterBytes }
+// progressIn is a rank's progress in its control region.
+func progressIn(control []byte) *link.Counter { return link.CounterAt(control) }
 
-// announcement is what a rank says about a call before it arrives. Its writer
-// is the rank it belongs to; peers read it once they have seen the arrival in
-// the rank's progress counter, which orders the two. It fits one line.
-type announcement struct {
-	bytes      uint64
-	inOffset   uint64
-	outOffset  uint64
+// mirror is the offset of the mirror of a rank's progress.
+func (l *layout) mirror(rank int) int { return l.mirrors + rank*link.CounterBytes }
+
+// notice is the offset of a rank's notice of a call.
+func (l *layout) notice(rank int, call uint64) int {
+	return l.notices + (2*rank+int(call&1))*l.noticeBytes
+}
+
+// lineIn is one of the door's lines in a rank's control region.
+func (l *layout) lineIn(control []byte, number int) *link.Counter {
+	return link.CounterAt(control[l.lines+number*link.CounterBytes:])
+}
+
+// slotIn is one of the door's slots in a rank's control region.
+func (l *layout) slotIn(control []byte, number int) []byte {
+	return control[l.slots+number*slotBytes:][:slotBytes]
+}
+
+// notice is what a rank says about a call before it arrives. Its writer is the
+// rank it belongs to; peers read it once they have seen the arrival in the
+// rank's progress counter, which orders the two. Behind it, in calls with
+// blocks of different sizes, come two rows of one number for each rank: the
+// bytes of the blocks of the rank's In, then of its Out.
+type notice struct {
+	bytes      uint64 // of a block; with blocks of different sizes, 0
+	inAt       uint64 // offset in the region, or address where there is none
+	outAt      uint64
+	inBytes    uint64
+	outBytes   uint64
 	inRegion   uint32 // 0: memory that peers cannot map
 	outRegion  uint32
 	collective uint8
 	dtype      uint8
 	op         uint8
+	flags      uint8
+	root       uint16
+	wire       uint8
+	_          uint8
 }
 
-// announcementIn is the announcement for an announced call in a rank's control region.
-func announcementIn(control []byte, call uint64) *announcement {
-	line := control[announceOffset+int(call&1)*link.LineBytes:][:link.LineBytes]
-	return (*announcement)(unsafe.Pointer(&line[0]))
-}
+// Flags of a notice.
+const (
+	flagVector = 1 << iota // blocks of different sizes: rows follow
+)
 
-// lineIn is one of the door's lines in a rank's control region.
-func lineIn(control []byte, number int) *link.Counter {
-	return link.CounterAt(control[lineOffset+number*link.CounterBytes:])
-}
+// noticeIn lays a notice over its place, and rowsIn the rows behind it.
+func noticeIn(b []byte) *notice { return (*notice)(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// slotIn is one of the two slots in a rank's control region.
-func slotIn(control []byte, half int) []byte {
-	return control[slotOffset+half*slotBytes:][:slotBytes]
+func rowsIn(b []byte, ranks int) []uint64 {
+	return unsafe.Slice((*uint64)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), unsafe.Sizeof(notice{}))), 2*ranks)
 }

@@ -14,17 +14,17 @@ import (
 // program runs on any.
 type programKey struct {
 	algo  string
+	root  int
 	depth int
 }
 
 // program is this rank's part of a plan, resolved as far as it is the same for
-// every call: bases of the control regions, counters, order. bases of In and
-// Out are set by each call.
+// every call, and bound to the buffers of the present one.
 type program struct {
 	name       string
 	collective plan.Collective
 	reach      plan.Reach
-	chunks     int
+	chunks     int // of a block
 	scratch    int // scratch chunks of each rank
 	depth      int
 	tileBytes  int // as chosen, cut so that the scratch fits
@@ -36,9 +36,12 @@ type program struct {
 	touches    []int // ranks whose memory this one reads or writes
 	touchedBy  []int // ranks that read or write this one's
 
-	// bases holds the start of each buffer: In, Out and Scratch of each rank,
-	// indexed by buffer*ranks+rank.
-	bases []unsafe.Pointer
+	// Of the present call. Buffers are indexed by buffer*ranks+rank.
+	pieceUnit int
+	tiles     int
+	bases     []unsafe.Pointer // where each begins, as far as it is mapped here
+	addresses []uintptr        // and where it is in its rank's memory, if it is far
+	far       []bool           // reached by address only
 }
 
 // action is one step of the program.
@@ -46,21 +49,42 @@ type action struct {
 	reduces    bool
 	last       bool
 	skew       int
-	span       int // the data chunk whose extent the step has
+	block      int // the block of data that the step moves, and which piece of it
+	piece      int
 	dsts, srcs []operand
 	waits      []waitFor
 	signal     bool
 	notify     []int // whom to tell, where nothing is mapped
-	putTo      int   // the peer that the destination belongs to, where it is not mapped; else -1
+	peer       int   // whose memory it touches, of those that touch only one; else -1
+	put        bool  // the destination is a peer's and is reached by Put
 
+	// Of the present call.
+	bytes        int // of the piece
+	way          way
 	dstAt, srcAt []unsafe.Pointer // filled for each tile
 }
 
-// operand is a place of the plan as an index into bases and a chunk.
+// way is how an action moves bytes.
+type way uint8
+
+const (
+	loadStore way = iota
+	put           // into a peer's scratch over the link
+	readFar       // out of a peer's ordinary memory, by address
+	writeFar      // into it
+)
+
+// operand is a place of the plan: a chunk of scratch, or a piece of a block in
+// a buffer.
 type operand struct {
-	base    int
-	chunk   int
+	base    int // index of the buffer
 	scratch bool
+	chunk   int // of scratch
+	buf     plan.Buf
+	rank    int
+	at      int // position of the block in the buffer
+
+	from int // bytes from the buffer's start to the piece, in the present call
 }
 
 // waitFor is a wait on a rank's counter: for a tile t it must have reached
@@ -77,14 +101,18 @@ func (p *program) setBase(buf plan.Buf, rank int, b []byte) {
 	p.bases[baseIndex(buf, rank, p.ranks)] = pointer(b)
 }
 
-// program returns the program for a choice, making it at its first use.
-func (c *Comm) program(choice tune.Choice) (*program, error) {
-	key := programKey{choice.Algo, choice.Depth}
+// program returns the program for a choice, making it at its first use, and
+// binds it to a call at its execution.
+func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
+	key := programKey{choice.Algo, k.root, choice.Depth}
 	p, ok := c.programs[key]
 	if !ok {
-		made, err := c.plan(choice.Algo, c.size, 0)
+		made, err := c.cfg.Plan(choice.Algo, c.size, k.root)
 		if err != nil {
 			return nil, err
+		}
+		if c.cfg.FixedOrder && !made.RankOrder() {
+			return nil, k.bad("%s does not combine in rank order, as a fixed order demands", made.Name)
 		}
 		lowered, err := plan.Lower(made, choice.Depth)
 		if err != nil {
@@ -95,11 +123,12 @@ func (c *Comm) program(choice tune.Choice) (*program, error) {
 		}
 		c.programs[key] = p
 	}
-	p.tileBytes = max(choice.TileBytes, link.LineBytes)
+	unit := k.wire.unit()
+	p.tileBytes = max(choice.TileBytes, unit)
 	if slots := p.scratch * p.depth; slots > 0 {
 		p.tileBytes = min(p.tileBytes, scratchBytes/slots)
 	}
-	p.tileBytes -= p.tileBytes % link.LineBytes
+	p.tileBytes -= p.tileBytes % unit
 	if p.tileBytes == 0 {
 		return nil, fmt.Errorf("%s needs %d pieces of scratch, more than %d bytes hold", p.name, p.scratch*p.depth, scratchBytes)
 	}
@@ -113,41 +142,20 @@ func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 		name: l.Plan.Name, collective: l.Plan.Collective, reach: l.Plan.Reach(),
 		chunks: l.Plan.Chunks, scratch: l.Plan.Scratch, depth: l.Depth,
 		stride: uint64(l.Stride), maxSkew: l.MaxSkew(), ranks: n,
-		bases: make([]unsafe.Pointer, 3*n),
+		bases: make([]unsafe.Pointer, 3*n), addresses: make([]uintptr, 3*n), far: make([]bool, 3*n),
 	}
-	if !c.board && !p.reach.PutOnly() {
-		return nil, &ArgumentError{p.collective.String(), fmt.Sprintf("%s needs mapped memory, which %s does not give", p.name, c.fabric.Medium())}
+	if !c.mapped && !p.reach.PutOnly() {
+		return nil, &ArgumentError{p.collective.String(), fmt.Sprintf("%s needs mapped memory, which %s does not give", p.name, c.family.fabric.Medium())}
 	}
 	for rank, control := range c.controls {
 		if control != nil {
-			p.setBase(plan.Scratch, rank, control[scratchOffset:])
+			p.setBase(plan.Scratch, rank, control[c.layout.scratch:])
 		}
 	}
-	touches := make([][]bool, n) // touches[a][b]: a reads or writes b's memory
-	for rank := range touches {
-		touches[rank] = make([]bool, n)
-		for _, a := range l.Programs[rank].Actions {
-			for _, places := range [][]plan.Place{a.Dsts, a.Srcs} {
-				for _, place := range places {
-					touches[rank][place.Rank] = true
-				}
-			}
-		}
-	}
-	for rank := range n {
-		if rank == c.rank {
-			continue
-		}
-		if touches[c.rank][rank] {
-			p.touches = append(p.touches, rank)
-		}
-		if touches[rank][c.rank] {
-			p.touchedBy = append(p.touchedBy, rank)
-		}
-	}
-	spans := spansOf(l.Plan)
+	p.touches, p.touchedBy = neighbours(l, c.rank)
+	data := dataOf(l.Plan)
 	for _, a := range l.Programs[c.rank].Actions {
-		p.actions = append(p.actions, c.resolveAction(l, &a, spans[a.Step]))
+		p.actions = append(p.actions, c.resolveAction(l, &a, data[a.Step]))
 	}
 	for _, w := range l.Programs[c.rank].Finish {
 		p.finish = append(p.finish, resolveWait(l, w))
@@ -155,60 +163,98 @@ func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	return p, nil
 }
 
-// spansOf tells, for each step, which chunk of the buffers its bytes belong to:
-// that chunk may be shorter than the others, and so must be what stands for it
-// in scratch.
-func spansOf(p *plan.Plan) []int {
-	spans := make([]int, len(p.Steps))
-	held := map[plan.Place]int{} // by scratch chunk, what it holds just now
-	for id, s := range p.Steps {
-		for _, places := range [][]plan.Place{s.Srcs, s.Dsts} {
-			for _, place := range places {
-				if place.Buf != plan.Scratch {
-					spans[id] = place.Chunk
+// neighbours returns the ranks whose memory a rank reads or writes, and those
+// that read or write its own.
+func neighbours(l *plan.Lowered, rank int) (touches, touchedBy []int) {
+	n := len(l.Programs)
+	mine, theirs := make([]bool, n), make([]bool, n)
+	for r := range l.Programs {
+		for _, a := range l.Programs[r].Actions {
+			for _, places := range [][]plan.Place{a.Dsts, a.Srcs} {
+				for _, q := range places {
+					if r == rank {
+						mine[q.Rank] = true
+					}
+					if q.Rank == rank {
+						theirs[r] = true
+					}
 				}
 			}
 		}
-		for _, place := range s.Srcs {
-			if chunk, ok := held[place]; ok {
-				spans[id] = chunk
-			}
+	}
+	for r := range n {
+		if r == rank {
+			continue
 		}
-		for _, place := range s.Dsts {
-			if place.Buf == plan.Scratch {
-				held[place] = spans[id]
-			}
+		if mine[r] {
+			touches = append(touches, r)
+		}
+		if theirs[r] {
+			touchedBy = append(touchedBy, r)
 		}
 	}
-	return spans
+	return touches, touchedBy
 }
 
-func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, span int) action {
-	out := action{
-		reduces: a.Op == plan.Reduce, last: a.Last, skew: a.Skew, span: span,
-		signal: a.Signal, putTo: -1,
-		dstAt: make([]unsafe.Pointer, len(a.Dsts)), srcAt: make([]unsafe.Pointer, len(a.Srcs)),
-	}
-	for _, place := range a.Dsts {
-		out.dsts = append(out.dsts, c.operand(place))
-		if place.Rank != c.rank && !c.board {
-			out.putTo = place.Rank
+// A piece is what a step moves: a piece of a block of data.
+type piece struct{ block, number int }
+
+// dataOf tells, for each step, what it moves. In scratch that is what was put
+// there last.
+func dataOf(p *plan.Plan) []piece {
+	data := make([]piece, len(p.Steps))
+	held := map[plan.Place]piece{} // by scratch chunk
+	for id, s := range p.Steps {
+		if q := s.Srcs[0]; q.Buf == plan.Scratch {
+			data[id] = held[q]
+		} else {
+			block, number := p.Datum(q)
+			data[id] = piece{block, number}
+		}
+		for _, q := range s.Dsts {
+			if q.Buf == plan.Scratch {
+				held[q] = data[id]
+			}
 		}
 	}
-	for _, place := range a.Srcs {
-		out.srcs = append(out.srcs, c.operand(place))
+	return data
+}
+
+func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, what piece) action {
+	out := action{
+		reduces: a.Op == plan.Reduce, last: a.Last, skew: a.Skew, block: what.block, piece: what.number,
+		signal: a.Signal, peer: -1,
+		dstAt: make([]unsafe.Pointer, len(a.Dsts)), srcAt: make([]unsafe.Pointer, len(a.Srcs)),
+	}
+	for _, q := range a.Dsts {
+		out.dsts = append(out.dsts, c.operand(l.Plan, q))
+		if q.Rank != c.rank {
+			out.peer, out.put = q.Rank, !c.mapped
+		}
+	}
+	for _, q := range a.Srcs {
+		out.srcs = append(out.srcs, c.operand(l.Plan, q))
+		if q.Rank != c.rank {
+			out.peer = q.Rank
+		}
 	}
 	for _, w := range a.Waits {
 		out.waits = append(out.waits, resolveWait(l, w))
 	}
-	if !c.board {
+	if !c.mapped {
 		out.notify = a.Peers
 	}
 	return out
 }
 
-func (c *Comm) operand(place plan.Place) operand {
-	return operand{baseIndex(place.Buf, place.Rank, c.size), place.Chunk, place.Buf == plan.Scratch}
+func (c *Comm) operand(p *plan.Plan, q plan.Place) operand {
+	o := operand{base: baseIndex(q.Buf, q.Rank, c.size), buf: q.Buf, rank: q.Rank}
+	if q.Buf == plan.Scratch {
+		o.scratch, o.chunk = true, q.Chunk
+	} else {
+		o.at = q.Chunk / p.Chunks
+	}
+	return o
 }
 
 func resolveWait(l *plan.Lowered, w plan.Wait) waitFor {
@@ -220,37 +266,72 @@ func (p *program) end(tiles int) uint64 {
 	return plan.Arrived + uint64(tiles+p.maxSkew)*p.stride
 }
 
-// tiling is how a call's buffers are cut: into the plan's chunks, of whole
-// cache lines but for the end, and each chunk into tiles.
-type tiling struct {
-	bytes      int // of the buffer
-	chunkBytes int
-	tiles      int
+// pieceOf is the size of a block's pieces, all but the last: whole units, so
+// that they end on cache lines.
+func (p *program) pieceOf(block int) int {
+	units := (block + p.chunks*p.pieceUnit - 1) / (p.chunks * p.pieceUnit)
+	return units * p.pieceUnit
 }
 
-func (p *program) tile(bytes int) tiling {
-	lines := (bytes + p.chunks*link.LineBytes - 1) / (p.chunks * link.LineBytes)
-	chunkBytes := lines * link.LineBytes
-	return tiling{bytes, chunkBytes, max(1, (chunkBytes+p.tileBytes-1)/p.tileBytes)}
+// tilesFor is how many tiles a call takes whose largest block has so many
+// bytes. All ranks count the same, also those with less to do.
+func (p *program) tilesFor(largest int) int {
+	return max(1, (p.pieceOf(largest)+p.tileBytes-1)/p.tileBytes)
 }
 
-// extent is the bytes of tile t of a data chunk; none where the chunk is
-// shorter.
-func (p *program) extent(g *tiling, chunk, t int) (from, bytes int) {
-	from = chunk*g.chunkBytes + t*p.tileBytes
-	end := min(from+p.tileBytes, (chunk+1)*g.chunkBytes, g.bytes)
-	return from, max(0, end-from)
+// pieceBytes is how long a piece of a block is; 0 where the block is shorter.
+func (p *program) pieceBytes(s *shape, block, number int) int {
+	bytes := s.bytes(block)
+	each := p.pieceOf(bytes)
+	return max(0, min(each, bytes-number*each))
 }
 
-// at is the address of an operand's tile t.
-func (p *program) at(g *tiling, o operand, t int) unsafe.Pointer {
+// place works out where an operand is in the buffers of the present call.
+func (p *program) place(s *shape, a *action, o *operand) {
 	if o.scratch {
-		return unsafe.Add(p.bases[o.base], (o.chunk*p.depth+t%p.depth)*p.tileBytes)
+		o.from = o.chunk * p.depth * p.tileBytes
+		return
 	}
-	return unsafe.Add(p.bases[o.base], o.chunk*g.chunkBytes+t*p.tileBytes)
+	o.from = s.offset(o.buf, o.rank, o.at) + a.piece*p.pieceOf(s.bytes(a.block))
 }
 
-// scratchAt is the same for a peer's scratch that is reached by Put.
-func (p *program) scratchAt(region mem.RegionID, o operand, t int) mem.Remote {
-	return mem.Remote{Region: region, Offset: scratchOffset + (o.chunk*p.depth+t%p.depth)*p.tileBytes}
+// wayOf tells how an action moves bytes in the present call.
+func (p *program) wayOf(a *action) way {
+	switch {
+	case a.put:
+		return put
+	case a.peer >= 0 && p.far[a.srcs[0].base]:
+		return readFar
+	case a.peer >= 0 && p.far[a.dsts[0].base]:
+		return writeFar
+	}
+	return loadStore
 }
+
+// tileOf is the offset of tile t of an operand in its buffer.
+func (p *program) tileOf(o *operand, t int) int {
+	if o.scratch {
+		return o.from + t%p.depth*p.tileBytes
+	}
+	return o.from + t*p.tileBytes
+}
+
+// at is the address of tile t of an operand that is mapped here.
+func (p *program) at(o *operand, t int) unsafe.Pointer {
+	return unsafe.Add(p.bases[o.base], p.tileOf(o, t))
+}
+
+// farAt is the address of tile t of an operand in its rank's own memory.
+func (p *program) farAt(o *operand, t int) uintptr {
+	return p.addresses[o.base] + uintptr(p.tileOf(o, t))
+}
+
+// remoteAt is tile t of an operand in a peer's scratch that is reached by Put.
+func (c *Comm) remoteAt(p *program, o *operand, t int) mem.Remote {
+	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.layout.scratch + p.tileOf(o, t)}
+}
+
+// codedUnit is the bytes of f32 that are coded together.
+const codedUnit = 256 * 4
+
+var _ = link.LineBytes

@@ -6,14 +6,26 @@
 // all ranks know.
 package tune
 
-import "github.com/tutti-go/tutti/plan"
+import (
+	"strings"
+
+	"github.com/tutti-go/tutti/plan"
+)
 
 // Request is what a choice may depend on.
 type Request struct {
 	Collective plan.Collective
-	Bytes      int // of one rank's buffer
+	Bytes      int // of a block: the buffer, or the share of one rank in it
 	Ranks      int
-	Cores      int // that the ranks of this machine may use in all
+	Crowded    bool // more ranks on this machine than cores they may use
+
+	// Uneven: blocks differ in size, and Bytes is the largest.
+	Uneven bool
+	// Ordered: only plans that combine contributions in rank order.
+	Ordered bool
+	// Coded: elements travel in another form than they have in the buffers,
+	// so nobody can read a peer's buffers in place.
+	Coded bool
 
 	// MappedScratch: all ranks can load and store each other's scratch.
 	MappedScratch bool
@@ -21,6 +33,8 @@ type Request struct {
 	// other when they arrive; Blind asks before that.
 	MappedData bool
 	Blind      bool
+	// Attach: all ranks can copy each other's ordinary memory by address.
+	Attach bool
 }
 
 // Choice says how to run. Without an Algo it means: ask again when the ranks
@@ -31,11 +45,15 @@ type Choice struct {
 	Depth     int    // tiles a rank may run ahead of the readers of its scratch
 }
 
-// OneShotBytes is the largest message for which every rank may read
-// everybody's input: one step, at the price of ranks times the traffic.
+// IsOneShot reports whether the choice is the plan in which every rank reads
+// what it needs from those who have it, in one step.
+func (c Choice) IsOneShot() bool { return strings.HasSuffix(c.Algo, "/oneshot") }
+
+// OneShotBytes is the most that a rank may show to all others for them to read:
+// one step, at the price of up to ranks times the traffic.
 const OneShotBytes = 32 << 10
 
-// Where one step without arrival beats arriving and reducing in place. With
+// Where one step without arrival beats arriving and working in place. With
 // more ranks than cores each further step costs every rank its turn on a core.
 const (
 	blindBytes        = 4 << 10
@@ -56,56 +74,124 @@ const (
 	depth         = 4
 )
 
+// shown is the most that a rank shows to others in one step.
+func (r *Request) shown() int {
+	switch r.Collective {
+	case plan.Scatter, plan.ReduceScatter, plan.AllToAll:
+		return r.Bytes * r.Ranks
+	}
+	return r.Bytes
+}
+
 // Choose picks algorithm and tiles for r.
 func Choose(r Request) Choice {
+	if !r.MappedScratch {
+		return put(r)
+	}
+	name, shown := r.Collective.String(), r.shown()
+	limit := blindBytes
+	if r.Crowded {
+		limit = blindBytesCrowded
+	}
 	switch {
-	case r.Collective == plan.Barrier && r.MappedScratch:
-		return Choice{"barrier/direct", 64, 1}
-	case r.Collective == plan.Barrier:
-		return Choice{"barrier/dissemination", 64, 2}
-	case !r.MappedScratch && r.Bytes <= OneShotBytes:
-		return Choice{"allreduce/tree", putTile, depth}
-	case !r.MappedScratch:
-		return Choice{"allreduce/ring", putTile, depth}
-	case r.Bytes <= blindBytes, r.Bytes <= blindBytesCrowded && r.Ranks > r.Cores:
-		return Choice{"allreduce/oneshot", OneShotBytes, 2}
+	case r.Coded && r.Blind:
+		return Choice{}
+	case r.Coded:
+		return staged(r)
+	case !r.Uneven && shown <= limit:
+		return Choice{name + "/oneshot", OneShotBytes, 2}
 	case r.Blind:
 		return Choice{}
 	case r.MappedData:
-		return Choice{"allreduce/direct", directTile, 1}
-	case r.Bytes <= OneShotBytes:
-		return Choice{"allreduce/oneshot", OneShotBytes, 2}
+		return Choice{name + "/direct", directTile, 1}
+	case !r.Uneven && shown <= OneShotBytes:
+		return Choice{name + "/oneshot", OneShotBytes, 2}
 	}
-	return staged(r.Ranks)
+	return staged(r)
 }
 
-// staged is the choice of allreduce/staged, in which each rank has depth tiles
-// of scratch for every rank's share.
-func staged(ranks int) Choice {
+// put is Choose where nothing is mapped.
+func put(r Request) Choice {
+	small := r.Bytes <= OneShotBytes
+	pick := func(short, long string) Choice {
+		if small {
+			return Choice{r.Collective.String() + "/" + short, putTile, depth}
+		}
+		return Choice{r.Collective.String() + "/" + long, putTile, depth}
+	}
+	switch r.Collective {
+	case plan.Barrier:
+		return Choice{"barrier/dissemination", 64, 2}
+	case plan.Broadcast:
+		return pick("binomial", "doubletree")
+	case plan.Gather, plan.Scatter:
+		if r.Uneven {
+			return pick("linear", "linear")
+		}
+		return pick("binomial", "linear")
+	case plan.AllGather:
+		if r.Uneven {
+			return pick("ring", "ring")
+		}
+		return pick("bruck", "ring")
+	case plan.AllToAll:
+		if r.Uneven {
+			return pick("pairwise", "pairwise")
+		}
+		return pick("bruck", "pairwise")
+	}
+	switch {
+	case r.Ordered:
+		return pick("pairwise", "pairwise")
+	case r.Collective == plan.Reduction:
+		return pick("binomial", "doubletree")
+	case r.Collective == plan.ReduceScatter && !r.Uneven:
+		return pick("halving", "ring")
+	case r.Collective == plan.ReduceScatter:
+		return pick("ring", "ring")
+	}
+	return pick("tree", "ring")
+}
+
+// staged is the choice of the staged plan of a collective, in which each rank
+// has depth tiles of scratch for every chunk that it passes on.
+func staged(r Request) Choice {
+	chunks := r.Ranks
+	switch r.Collective {
+	case plan.Broadcast, plan.Gather, plan.AllGather:
+		chunks = 1
+	}
 	tile := stagedTile
-	for tile > stagedLeast && ranks*ranks*depth*tile > stagedScratch {
+	for tile > stagedLeast && r.Ranks*chunks*depth*tile > stagedScratch {
 		tile /= 2
 	}
-	return Choice{"allreduce/staged", tile, depth}
+	return Choice{r.Collective.String() + "/staged", tile, depth}
 }
 
 // For is Choose for a caller who insists on an algorithm: it fills in what
 // goes with it.
 func For(algo string, r Request) Choice {
 	c := Choose(r)
+	forced := Choice{Algo: algo}
 	switch {
 	case c.Algo == algo:
 		return c
-	case r.Blind && (algo != "allreduce/oneshot" || r.Bytes > OneShotBytes):
+	case r.Blind && (!forced.IsOneShot() || r.Uneven || r.Coded || r.shown() > OneShotBytes):
 		return Choice{}
-	}
-	switch algo {
-	case "allreduce/direct":
-		return Choice{algo, directTile, 1}
-	case "allreduce/oneshot":
+	case forced.IsOneShot():
 		return Choice{algo, OneShotBytes, 2}
-	case "allreduce/staged":
-		return staged(r.Ranks)
+	case strings.HasSuffix(algo, "/direct"), strings.HasSuffix(algo, "/attach"):
+		return Choice{algo, directTile, attachDepth(algo)}
+	case strings.HasSuffix(algo, "/staged"):
+		return staged(r)
 	}
 	return Choice{algo, putTile, depth}
+}
+
+// attachDepth is 1 for plans that have no scratch.
+func attachDepth(algo string) int {
+	if strings.HasSuffix(algo, "/direct") {
+		return 1
+	}
+	return depth
 }

@@ -10,7 +10,7 @@ import (
 
 // layoutVersion changes with everything that ranks of one job must share: the
 // control region's layout and the meaning of progress counters.
-const layoutVersion = 4
+const layoutVersion = 5
 
 var errForeignLayout = errors.New("another layout of the control region: are all ranks the same build?")
 

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/internal/move"
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/reduce"
+)
+
+// door runs small collectives over mapped memory without the executor: the
+// only way to a few hundred nanoseconds. It computes what the plans named
+// oneshot state.
+//
+// Each rank has eight lines, each that of a counter with 56 bytes behind the
+// count, and eight slots for payloads that are too large for those. To call, a
+// rank copies what it contributes, if anything, into a line or slot, its stamp
+// into the line, and raises the counter there to the number of the call; a
+// small payload thus arrives with the count, in one cache line. It then waits
+// for the ranks whose payloads it needs, and copies or reduces them, in rank
+// order, into its output; its own it takes from the caller. There is no second
+// synchronisation, and where it needs nobody's payload, none at all: the root
+// of a broadcast may run some calls ahead.
+//
+//   - A line or slot is written by its owner alone, before it raises the
+//     counter, and read by peers after they saw the count.
+//   - The owner overwrites it when it knows that all peers have entered a call
+//     after the one that used it: a rank enters a call only when it has
+//     completed the one before, reads included. Where every rank waits for
+//     every other (allreduce, allgather, ...) it knows that from the last
+//     call. Otherwise it looks at the counters that peers raised some calls
+//     ago, and waits for them if need be; see reuse.
+//   - A rank that dies leaves the others waiting; the waiter sees the fault.
+type door struct {
+	calls   uint64            // the number of the last call
+	entered uint64            // a call that every peer is known to have entered
+	used    [doorSlots]uint64 // by slot: the last call that used it
+	own     int               // our rank
+	lines   [doorLines]line
+	slots   [doorSlots]payloads
+	dst     [1]unsafe.Pointer
+	src     []unsafe.Pointer // by rank
+}
+
+// line is what all ranks use for one call of the door, by rank.
+type line struct {
+	counters []*link.Counter
+	payloads
+}
+
+// payloads are places for the inputs of a call, by rank.
+type payloads struct {
+	at   []unsafe.Pointer // ours is the caller's buffer, and nil between calls
+	mine []byte           // our own
+}
+
+// stamp is what all ranks of a call of the door must agree in.
+type stamp uint64
+
+const stampBytes = int(unsafe.Sizeof(stamp(0)))
+
+func stampOf(k *call) stamp {
+	return stamp(k.block)<<40 | stamp(k.root)<<24 | stamp(k.collective)<<16 | stamp(k.dtype)<<8 | stamp(k.op)
+}
+
+func (s stamp) signature() Signature {
+	k := call{
+		collective: plan.Collective(s >> 16 & 0xff), block: int(s >> 40), root: int(s >> 24 & 0xffff),
+		dtype: mem.DType(s >> 8 & 0xff), op: mem.Op(s & 0xff),
+	}
+	return k.signature()
+}
+
+// stampIn is the stamp that travels with a counter.
+func stampIn(c *link.Counter) *stamp { return (*stamp)(unsafe.Pointer(&c.Data[0])) }
+
+func newDoor(l *layout, controls [][]byte, own int) door {
+	d := door{own: own, src: make([]unsafe.Pointer, len(controls))}
+	for i := range d.lines {
+		line := &d.lines[i]
+		for rank, control := range controls {
+			c := l.lineIn(control, i)
+			line.counters = append(line.counters, c)
+			line.add(c.Data[stampBytes:], rank == own)
+		}
+	}
+	for i := range d.slots {
+		for rank, control := range controls {
+			d.slots[i].add(l.slotIn(control, i), rank == own)
+		}
+	}
+	return d
+}
+
+func (p *payloads) add(payload []byte, mine bool) {
+	if mine {
+		p.at, p.mine = append(p.at, nil), payload
+		return
+	}
+	p.at = append(p.at, pointer(payload))
+}
+
+// knock is a call of the door as far as it is the same from call to call.
+type knock struct {
+	collective plan.Collective
+	root       int
+	dtype      mem.DType
+	op         mem.Op
+	send, recv int // bytes of this rank's buffers
+	inPlace    int // how far recv lies behind send in place
+
+	stamp   stamp
+	kernel  reduce.Func
+	count   int // elements of a block
+	block   int // bytes of a block
+	divisor int
+	payload int // the most bytes that a rank shows
+	shows   bool
+	// needs is the rank whose payload this one needs, or one of the two below.
+	needs int
+}
+
+const (
+	needsAll  = -1
+	needsNone = -2
+)
+
+// knockOf says how a call would use the door.
+func (c *Comm) knockOf(k *call) knock {
+	n := knock{
+		collective: k.collective, root: k.root, dtype: k.dtype, op: k.op,
+		send: len(k.in), recv: len(k.out), inPlace: c.inPlace(k),
+		stamp: stampOf(k), kernel: k.kernel, block: k.block, divisor: k.divisor,
+		payload: payloadBytes(k.collective, k.block, c.size),
+		shows:   len(k.in) > 0, needs: needsAll,
+	}
+	if k.collective != plan.Barrier {
+		n.count = k.block / k.dtype.Size()
+	}
+	root := c.rank == k.root
+	switch k.collective {
+	case plan.Broadcast, plan.Scatter:
+		if n.needs = k.root; root {
+			n.needs = needsNone
+		}
+	case plan.Reduction, plan.Gather:
+		if !root {
+			n.needs = needsNone
+		} else {
+			n.shows = false // it takes its own from the caller
+		}
+	}
+	return n
+}
+
+// payloadBytes is the most that a rank contributes to a collective.
+func payloadBytes(c plan.Collective, block, ranks int) int {
+	switch c {
+	case plan.Scatter, plan.ReduceScatter, plan.AllToAll:
+		return block * ranks
+	case plan.Barrier:
+		return 0
+	}
+	return block
+}
+
+// matches reports whether a call is the one that n was made for.
+func (n *knock) matches(send, recv []byte, t mem.DType, op mem.Op, root int) bool {
+	return n.count != 0 && len(send) == n.send && len(recv) == n.recv &&
+		t == n.dtype && op == n.op && root == n.root && legalAlias(send, recv, n.inPlace)
+}
+
+// call takes a call through the door. waiters are by rank.
+func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, recv []byte) error {
+	d.calls++
+	number := d.calls
+	l := &d.lines[number%doorLines]
+	p := &l.payloads
+	free := uint64(0) // once all have entered this call, nobody reads the line
+	if number > doorLines {
+		free = number - doorLines + 1
+	}
+	if n.payload > len(p.mine) {
+		slot := number % 2 // two are enough where all wait for all, and stay in the cache
+		if n.collective.Rooted() {
+			slot = number % doorSlots
+		}
+		p = &d.slots[slot]
+		if d.used[slot] > 0 {
+			free = max(free, d.used[slot]+1)
+		}
+		d.used[slot] = number
+	}
+	if d.entered < free {
+		if err := d.reuse(ctx, waiters, free); err != nil {
+			return err
+		}
+	}
+	if n.shows {
+		move.Bytes(p.mine, send)
+	}
+	own := l.counters[d.own]
+	*stampIn(own) = n.stamp
+	own.Raise(number)
+	if d.entered+doorLines-1 > number {
+		// A write that means nothing fetches the next call's line for writing
+		// while this call waits: its readers are done with it.
+		*stampIn(d.lines[(number+1)%doorLines].counters[d.own]) = 0
+	}
+	switch {
+	case n.needs == needsNone:
+	case n.needs >= 0:
+		if err := d.meet(ctx, waiters, l, n, n.needs); err != nil {
+			return err
+		}
+	default:
+		for rank := range l.counters {
+			if rank == d.own {
+				continue
+			}
+			if err := d.meet(ctx, waiters, l, n, rank); err != nil {
+				return err
+			}
+		}
+		d.entered = number
+	}
+	// Our own input is read where it came from: the copy is on its way to the
+	// peers, and to read it would call it back.
+	p.at[d.own] = pointer(send)
+	d.take(n, p.at, send, recv)
+	p.at[d.own] = nil
+	return nil
+}
+
+// meet waits for a rank, and holds it to the same call.
+func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, n *knock, rank int) error {
+	c := l.counters[rank]
+	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
+		return err
+	}
+	if theirs := *stampIn(c); theirs != n.stamp {
+		return &MismatchError{Rank: rank, Mine: n.stamp.signature(), Theirs: theirs.signature()}
+	}
+	return nil
+}
+
+// reuse waits until all peers have entered the call free. It asks for a few
+// calls more, so that it need not ask each time; a peer never waits for a rank
+// that is behind it by so many.
+func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free uint64) error {
+	enough := min(free+doorLines/2-1, d.calls-1)
+	enough = max(enough, free)
+	l := &d.lines[enough%doorLines]
+	for rank, c := range l.counters {
+		if rank == d.own {
+			continue
+		}
+		if err := waiters[rank].Wait(ctx, c, enough); err != nil {
+			return err
+		}
+	}
+	d.entered = enough
+	return nil
+}
+
+// take computes this rank's output from the payloads.
+func (d *door) take(n *knock, at []unsafe.Pointer, send, recv []byte) {
+	switch n.collective {
+	case plan.AllReduce:
+		d.reduce(n, at, recv)
+	case plan.Reduction:
+		if d.own == n.root {
+			d.reduce(n, at, recv)
+		}
+	case plan.ReduceScatter:
+		for rank, p := range at {
+			d.src[rank] = unsafe.Add(p, d.own*n.block)
+		}
+		d.reduce(n, d.src, recv)
+		clear(d.src)
+	case plan.Broadcast:
+		fetch(recv, at[n.root])
+	case plan.Scatter:
+		fetch(recv, unsafe.Add(at[n.root], d.own*n.block))
+	case plan.Gather:
+		if d.own == n.root {
+			collect(recv, at, 0, n.block)
+		}
+	case plan.AllGather:
+		collect(recv, at, 0, n.block)
+	case plan.AllToAll:
+		collect(recv, at, d.own*n.block, n.block)
+	}
+}
+
+func (d *door) reduce(n *knock, at []unsafe.Pointer, recv []byte) {
+	d.dst[0] = pointer(recv)
+	n.kernel(d.dst[:], at, n.count, n.divisor)
+	d.dst[0] = nil
+}
+
+// fetch fills recv from src, unless that is where it lies.
+func fetch(recv []byte, src unsafe.Pointer) {
+	if pointer(recv) != src {
+		move.Bytes(recv, unsafe.Slice((*byte)(src), len(recv)))
+	}
+}
+
+// collect fills the blocks of recv from what the ranks show at an offset.
+func collect(recv []byte, at []unsafe.Pointer, offset, block int) {
+	for rank, p := range at {
+		fetch(recv[rank*block:][:block], unsafe.Add(p, offset))
+	}
+}

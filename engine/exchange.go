@@ -1,0 +1,414 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/internal/move"
+	"github.com/tutti-go/tutti/internal/spin"
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+)
+
+// Exchange is a group of sends and receives that are made together, so that
+// no pattern of them can deadlock: what ncclGroupStart and ncclGroupEnd are
+// for. Add to it with Send and Recv, then Run it; after that it is empty and
+// may be filled again. It is for one goroutine at a time, and its buffers are
+// its own until it has run.
+//
+// Between two ranks, messages are matched in the order in which they are
+// sent and received, over all exchanges. Bytes and type must be the same on
+// both sides. A rank may send to itself, where it receives in the same
+// exchange or the message is short.
+type Exchange struct {
+	comm *Comm
+	ops  []message
+	err  error // of the first wrong Send or Recv
+}
+
+// message is one send or receive on its way.
+type message struct {
+	buf   []byte
+	dtype mem.DType
+	peer  int
+	recv  bool
+
+	state   messageState
+	done    int    // bytes sent or received
+	waitFor uint64 // the parcel that the receiver is to take, for the sender
+}
+
+type messageState uint8
+
+const (
+	messageNew messageState = iota
+	messageMoving
+	messageOffered // the receiver fetches it
+	messageDone
+)
+
+// NewExchange returns an empty exchange.
+func (c *Comm) NewExchange() *Exchange { return &Exchange{comm: c} }
+
+// Send adds a message of len(buf) bytes of elements of type t to rank to.
+func (x *Exchange) Send(buf []byte, t mem.DType, to int) { x.add("send", buf, t, to, false) }
+
+// Recv adds the receipt of a message from rank from that fills buf.
+func (x *Exchange) Recv(buf []byte, t mem.DType, from int) { x.add("recv", buf, t, from, true) }
+
+func (x *Exchange) add(name string, buf []byte, t mem.DType, peer int, recv bool) {
+	bad := func(format string, args ...any) {
+		if x.err == nil {
+			x.err = &ArgumentError{name, fmt.Sprintf(format, args...)}
+		}
+	}
+	switch {
+	case peer < 0 || peer >= x.comm.size:
+		bad("rank %d is not among %d ranks", peer, x.comm.size)
+	case !t.Valid():
+		bad("unknown element type %v", t)
+	case len(buf)%t.Size() != 0:
+		bad("%d bytes are not a whole number of %v elements of %d bytes", len(buf), t, t.Size())
+	default:
+		x.ops = append(x.ops, message{buf: buf, dtype: t, peer: peer, recv: recv})
+	}
+}
+
+// check finds buffers that overlap where they may not: one that is received
+// into, with any other.
+func (x *Exchange) check() error {
+	if x.err != nil {
+		return x.err
+	}
+	for i := range x.ops {
+		for j := range x.ops[:i] {
+			a, b := &x.ops[i], &x.ops[j]
+			if (a.recv || b.recv) && !legalAlias(a.buf, b.buf, noPlace) {
+				return &ArgumentError{"exchange", fmt.Sprintf("the buffers of messages %d and %d overlap, and one of them is received into", j, i)}
+			}
+		}
+	}
+	return nil
+}
+
+// Run makes all sends and receives and returns when the buffers are the
+// caller's again. Errors are as for collectives. A message whose size or type
+// is not what the other side has is a *MismatchError at the receiver, and at
+// the sender where it is too long to be sent ahead.
+func (x *Exchange) Run(ctx context.Context) error {
+	if x.comm.worker != nil {
+		x.comm.worker.drain()
+	}
+	return x.run(ctx)
+}
+
+// RunAsync is Run, asynchronously. The exchange must be left alone until the
+// work is done.
+func (x *Exchange) RunAsync(ctx context.Context) (Work, error) {
+	c := x.comm
+	if err := x.check(); err != nil {
+		x.reset()
+		return Work{}, err
+	}
+	if err := c.failures.comm.Err(); err != nil {
+		return Work{}, c.failed("exchange", err)
+	}
+	if c.worker == nil {
+		c.worker = newWorker(c)
+	}
+	return c.worker.issue(job{ctx: ctx, exchange: x})
+}
+
+func (x *Exchange) run(ctx context.Context) error {
+	c := x.comm
+	defer x.reset()
+	if err := x.check(); err != nil {
+		return err
+	}
+	if err := c.begin("exchange"); err != nil {
+		return err
+	}
+	return c.exit("exchange", x.progress(ctx))
+}
+
+func (x *Exchange) reset() {
+	clear(x.ops) // the buffers are the caller's
+	x.ops, x.err = x.ops[:0], nil
+}
+
+// progress moves all messages until all are done.
+func (x *Exchange) progress(ctx context.Context) error {
+	c := x.comm
+	for idle := 0; ; {
+		moved, left := false, false
+		for i := range x.ops {
+			m := &x.ops[i]
+			if m.state == messageDone || x.behind(i) {
+				left = left || m.state != messageDone
+				continue
+			}
+			did, err := c.post.step(ctx, m)
+			if err != nil {
+				return err
+			}
+			moved = moved || did
+			left = left || m.state != messageDone
+		}
+		switch {
+		case !left:
+			return nil
+		case moved:
+			idle = 0
+		default:
+			idle++
+			if err := x.idle(ctx, idle); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// behind reports whether a message must wait for an earlier one of its pair.
+// A send that is only waiting to be fetched holds up nobody.
+func (x *Exchange) behind(i int) bool {
+	m := &x.ops[i]
+	if m.state != messageNew {
+		return false
+	}
+	for j := range x.ops[:i] {
+		o := &x.ops[j]
+		if o.peer == m.peer && o.recv == m.recv && o.state != messageDone && (o.recv || o.state != messageOffered) {
+			return true
+		}
+	}
+	return false
+}
+
+// dozing is how long an exchange sleeps when nothing has moved for long. It
+// waits for several counters and can sleep on none of them.
+const dozing = 50 * time.Microsecond
+
+// idle passes the time when no message could be moved.
+func (x *Exchange) idle(ctx context.Context, rounds int) error {
+	c := x.comm
+	if rounds <= c.patience.Polls {
+		spin.Pause(1)
+		return nil
+	}
+	for i := range x.ops {
+		if m := &x.ops[i]; m.state != messageDone {
+			if err := c.failures.of[m.peer].Err(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.interrupted(ctx); err != nil {
+		return err
+	}
+	switch rounds -= c.patience.Polls; {
+	case rounds > c.patience.Yields:
+		time.Sleep(dozing)
+	case rounds%8 == 7:
+		runtime.Gosched()
+	default:
+		spin.Yield()
+	}
+	return nil
+}
+
+// step moves one message as far as it goes without waiting.
+func (p *post) step(ctx context.Context, m *message) (moved bool, err error) {
+	if m.recv {
+		return p.stepRecv(ctx, m)
+	}
+	return p.stepSend(m)
+}
+
+// eagerBytes is up to where a message that could be fetched is copied instead,
+// so that its sender need not wait.
+const eagerBytes = 8 << 10
+
+func (p *post) stepSend(m *message) (moved bool, err error) {
+	c, o := p.comm, &p.out[m.peer]
+	if m.state == messageOffered {
+		return p.fetched(m)
+	}
+	for m.state == messageNew || m.done < len(m.buf) {
+		if !o.free() {
+			return moved, nil
+		}
+		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
+		if m.state == messageNew && len(m.buf) > eagerBytes && m.peer != c.rank && c.mapped {
+			if region, at := c.reachable(m.buf); region != 0 {
+				what.kind, what.region, what.at = parcelMapped, region, at
+			} else if c.family.attach && c.fetchFar(len(m.buf)) {
+				what.kind, what.at = parcelFar, at
+			}
+		}
+		if what.kind != parcelHere {
+			m.state = messageOffered
+			err := p.send(m.peer, what, nil)
+			m.waitFor = o.number
+			return true, err
+		}
+		part := m.buf[m.done:][:min(len(m.buf)-m.done, postSlotBytes(c.size))]
+		what.part = uint32(len(part))
+		if err := p.send(m.peer, what, part); err != nil {
+			return true, err
+		}
+		m.state, moved = messageMoving, true
+		m.done += len(part)
+	}
+	m.state = messageDone
+	return true, nil
+}
+
+// fetched looks whether the receiver has fetched a message.
+func (p *post) fetched(m *message) (bool, error) {
+	o := &p.out[m.peer]
+	if o.known < m.waitFor {
+		if o.known = o.taken.Load(); o.known < m.waitFor {
+			return false, nil
+		}
+	}
+	m.state = messageDone
+	if r := receiptIn(o.taken); r.refused == m.waitFor {
+		theirs := message{buf: nil, dtype: mem.DType(r.dtype)}
+		sig := theirs.signature("recv")
+		sig.Bytes = int(r.bytes)
+		return true, &MismatchError{Rank: m.peer, Mine: m.signature("send"), Theirs: sig}
+	}
+	return true, nil
+}
+
+func (m *message) signature(call string) Signature {
+	return Signature{Call: call, Bytes: len(m.buf), Type: m.dtype, Root: -1}
+}
+
+func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error) {
+	in := &p.in[m.peer]
+	for m.state == messageNew || m.done < len(m.buf) {
+		i := (in.number + 1) % postLines
+		line := in.lines[i]
+		if line.Load() < in.number+1 {
+			return moved, nil
+		}
+		moved = true
+		in.number++
+		what := *parcelIn(line)
+		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) {
+			theirs := message{dtype: mem.DType(what.dtype)}
+			sig := theirs.signature("send")
+			sig.Bytes = int(what.bytes)
+			r := receipt{refused: in.number, bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
+			if err := p.took(m.peer, true, r); err != nil {
+				return true, err
+			}
+			return true, &MismatchError{Rank: m.peer, Mine: m.signature("recv"), Theirs: sig}
+		}
+		m.state = messageMoving
+		rest := m.buf[m.done:]
+		switch {
+		case what.kind != parcelHere:
+			if err := p.fetch(ctx, m, &what); err != nil {
+				return true, err
+			}
+			m.done = len(m.buf)
+		case len(m.buf) <= inlineBytes:
+			m.done += copy(rest, inlineIn(line))
+		default:
+			n := min(int(what.part), len(in.slots[i]), len(rest))
+			copyBytes(rest[:n], in.slots[i][:n])
+			m.done += n
+		}
+		if err := p.took(m.peer, what.kind != parcelHere, receipt{}); err != nil {
+			return true, err
+		}
+	}
+	m.state = messageDone
+	return true, nil
+}
+
+// fetchBytes is how much is fetched at a time, to look at deadlines between.
+const fetchBytes = 4 << 20
+
+// fetch copies a message from where its sender has it.
+func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
+	c := p.comm
+	var there []byte
+	if what.kind == parcelMapped {
+		var err error
+		if there, err = c.mapPeer(ctx, m.peer, mem.RegionID(what.region), what.at, what.bytes); err != nil {
+			return err
+		}
+	} else if c.copiers[m.peer] == nil {
+		return fmt.Errorf("rank %d offers memory by address, which this rank cannot reach: %w", m.peer, link.ErrRange)
+	}
+	for from := 0; from < len(m.buf); from += fetchBytes {
+		if err := c.interrupted(ctx); err != nil {
+			return err
+		}
+		part := m.buf[from:min(from+fetchBytes, len(m.buf))]
+		if there != nil {
+			move.Bytes(part, there[from:][:len(part)])
+			continue
+		}
+		if err := c.copiers[m.peer].ReadFrom(part, uintptr(what.at)+uintptr(from)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchFar reports whether a message of ordinary memory is better fetched by
+// address than passed through slots.
+func (c *Comm) fetchFar(bytes int) bool { return bytes >= 64<<10 }
+
+// copyBytes copies src to the start of dst.
+func copyBytes(dst, src []byte) {
+	if len(src) > 0 {
+		move.Bytes(dst[:len(src)], src)
+	}
+}
+
+// Send sends len(buf) bytes of elements of type t to rank to. A message that
+// is short, or has to be copied anyway, may be on its way when Send returns;
+// otherwise Send returns when the receiver has it. Two ranks that both send
+// before they receive may deadlock; SendRecv and Exchange cannot.
+func (c *Comm) Send(ctx context.Context, buf []byte, t mem.DType, to int) error {
+	c.post.own.Send(buf, t, to)
+	return c.post.own.Run(ctx)
+}
+
+// Recv fills buf with the next message from rank from.
+func (c *Comm) Recv(ctx context.Context, buf []byte, t mem.DType, from int) error {
+	c.post.own.Recv(buf, t, from)
+	return c.post.own.Run(ctx)
+}
+
+// SendRecv sends to one rank and receives from another, or the same, at once.
+func (c *Comm) SendRecv(ctx context.Context, send []byte, to int, recv []byte, from int, t mem.DType) error {
+	c.post.own.Send(send, t, to)
+	c.post.own.Recv(recv, t, from)
+	return c.post.own.Run(ctx)
+}
+
+// SendAsync is Send, asynchronously. It holds up the calls issued after it
+// until it is done; use an Exchange for sends that wait for each other.
+func (c *Comm) SendAsync(ctx context.Context, buf []byte, t mem.DType, to int) (Work, error) {
+	x := c.NewExchange()
+	x.Send(buf, t, to)
+	return x.RunAsync(ctx)
+}
+
+// RecvAsync is Recv, asynchronously, and holds up later calls as SendAsync does.
+func (c *Comm) RecvAsync(ctx context.Context, buf []byte, t mem.DType, from int) (Work, error) {
+	x := c.NewExchange()
+	x.Recv(buf, t, from)
+	return x.RunAsync(ctx)
+}
+
+var _ unsafe.Pointer

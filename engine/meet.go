@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// meet gives notice of a call, waits until every rank has, and compares. When
+// it returns all ranks know the same about each other: what they bring and
+// whether it can be mapped.
+func (c *Comm) meet(ctx context.Context, k *call) error {
+	c.met++
+	c.writeNotice(k)
+	if err := c.arrive(); err != nil {
+		return err
+	}
+	for rank, seen := range c.seen {
+		if rank == c.rank {
+			continue
+		}
+		if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
+			return err
+		}
+	}
+	return c.compare(k)
+}
+
+// arrive tells everybody that this rank has entered the call.
+func (c *Comm) arrive() error {
+	if c.mapped {
+		c.own.Raise(c.base + plan.Arrived)
+		return nil
+	}
+	at := c.layout.notice(c.rank, c.met)
+	mine := c.notices[c.met&1][c.rank]
+	for rank, l := range c.links {
+		if rank == c.rank {
+			continue
+		}
+		err := l.Put(mem.Remote{Region: c.peerRegions[rank], Offset: at}, mine)
+		if err == nil {
+			err = l.Notify(mem.Remote{Region: c.peerRegions[rank], Offset: c.layout.mirror(c.rank)}, c.base+plan.Arrived)
+		}
+		if err := c.unlessGone(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeNotice says what this rank calls and where its buffers are.
+func (c *Comm) writeNotice(k *call) {
+	n := notice{
+		bytes: uint64(k.block), collective: uint8(k.collective), dtype: uint8(k.dtype), op: uint8(k.op),
+		root: uint16(k.root), wire: uint8(k.wire),
+		inBytes: uint64(len(k.in)), outBytes: uint64(len(k.out)),
+	}
+	n.inRegion, n.inAt = c.reachable(k.in)
+	n.outRegion, n.outAt = c.reachable(k.out)
+	mine := c.notices[c.met&1][c.rank]
+	if k.vector {
+		n.bytes, n.flags = 0, flagVector
+		c.writeRows(k, rowsIn(mine, c.size))
+	}
+	c.said = n
+	*noticeIn(mine) = n
+}
+
+// reachable returns how peers find a buffer: its region and the offset there,
+// or region 0 and its address.
+func (c *Comm) reachable(b []byte) (region uint32, at uint64) {
+	if len(b) == 0 {
+		return 0, 0
+	}
+	if id, offset := c.family.buffers.find(b); id != 0 {
+		return uint32(id), uint64(offset)
+	}
+	return 0, uint64(address(b))
+}
+
+// writeRows writes the sizes of this rank's blocks.
+func (c *Comm) writeRows(k *call, rows []uint64) {
+	size := k.dtype.Size()
+	for buf, b := range [2]struct {
+		bytes  int
+		counts []int
+	}{{len(k.in), k.inCounts}, {len(k.out), k.outCounts}} {
+		row := rows[buf*c.size:][:c.size]
+		row[0] = uint64(b.bytes)
+		for i, n := range b.counts {
+			row[i] = uint64(n * size)
+		}
+	}
+}
+
+// noticeOf is what a rank has said about the current call.
+func (c *Comm) noticeOf(rank int) *notice {
+	if rank == c.rank {
+		return &c.said
+	}
+	return noticeIn(c.notices[c.met&1][rank])
+}
+
+// compare holds all ranks to the same call.
+func (c *Comm) compare(k *call) error {
+	mine := &c.said
+	for rank := range c.size {
+		theirs := c.noticeOf(rank)
+		if theirs.bytes != mine.bytes || theirs.collective != mine.collective || theirs.dtype != mine.dtype ||
+			theirs.op != mine.op || theirs.root != mine.root || theirs.flags != mine.flags || theirs.wire != mine.wire {
+			return &MismatchError{Rank: rank, Mine: mine.signature(), Theirs: theirs.signature()}
+		}
+	}
+	if !k.vector {
+		c.shape.uniform(k.block)
+		return nil
+	}
+	rows := c.rowsOfAll()
+	return c.shape.read(k, rows)
+}
+
+// rowsOfAll returns every rank's rows of the current call.
+func (c *Comm) rowsOfAll() [][]uint64 {
+	if c.rows == nil {
+		c.rows = make([][]uint64, c.size)
+	}
+	for rank, b := range c.notices[c.met&1] {
+		c.rows[rank] = rowsIn(b, c.size)
+	}
+	return c.rows
+}
+
+// allReachable reports whether every buffer of the current call that its plan
+// may want peers to touch is one that they can map.
+func (c *Comm) allReachable() bool {
+	if !c.mapped {
+		return false
+	}
+	for rank := range c.size {
+		n := c.noticeOf(rank)
+		if n.inRegion == 0 && n.inBytes != 0 || n.outRegion == 0 && n.outBytes != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (n *notice) signature() Signature {
+	k := call{
+		collective: plan.Collective(n.collective), vector: n.flags&flagVector != 0, block: int(n.bytes),
+		root: int(n.root), dtype: mem.DType(n.dtype), op: mem.Op(n.op), wire: Wire(n.wire),
+	}
+	return k.signature()
+}
+
+// mapPeer returns a piece of a peer's region, after checking that it is one.
+func (c *Comm) mapPeer(ctx context.Context, rank int, region mem.RegionID, offset, bytes uint64) ([]byte, error) {
+	memory, err := c.mappers[rank].Map(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	if offset > uint64(len(memory)) || bytes > uint64(len(memory))-offset {
+		return nil, fmt.Errorf("rank %d announced %d bytes at %d of its region %d, which has %d: %w",
+			rank, bytes, offset, region, len(memory), link.ErrRange)
+	}
+	return memory[offset:][:bytes], nil
+}

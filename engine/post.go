@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"unsafe"
+
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+)
+
+// post is how messages go from one rank to another: a stream of parcels for
+// each ordered pair of ranks. It needs one-sided puts only, so it is the same
+// on every medium.
+//
+// Parcel number p (from 1) of the stream from s to d uses line p mod 8 of s in
+// d's control region, and if need be the slot of the same number there:
+//
+//	s  waits until d has taken parcel p-8, writes slot and line, raises the
+//	   line's counter to p
+//	d  waits for the counter, reads, and says in s's control region how many
+//	   parcels it has taken: every fourth time, and when s waits for it
+//
+// One writer each: s writes its lines and slots at d, d the counter of what it
+// has taken at s. A message is one parcel that holds it, or several that hold
+// it one slot after the other, or one that says where it lies, for d to fetch:
+// s then waits until that parcel is taken. Messages of a pair are matched in
+// order.
+type post struct {
+	comm *Comm
+	out  []outgoing // by receiver
+	in   []incoming // by sender
+	own  *Exchange  // of Send, Recv and SendRecv
+}
+
+const (
+	postLines    = 8
+	postTakeEach = postLines / 2
+	postAll      = 4 << 20  // bytes of slots for all senders together,
+	postSlotMost = 32 << 10 // within these limits for one slot
+	postSlotMin  = 4 << 10
+	inlineBytes  = link.LineBytes - 8 - int(unsafe.Sizeof(parcel{}))
+)
+
+// parcel is what a line says. It lies in the counter's Data, and what follows
+// it there is the message, if it is so short.
+type parcel struct {
+	at     uint64 // where the message lies: offset in the region, or address
+	bytes  uint64 // of the message; up to inlineBytes it is in the line
+	part   uint32 // bytes in this parcel's slot
+	region uint32
+	dtype  uint8
+	kind   uint8
+	_      [6]uint8
+}
+
+// Kinds of parcels.
+const (
+	parcelHere   = iota // the message, or its next part, is in the line or slot
+	parcelMapped        // it lies in a region of the sender
+	parcelFar           // it lies at an address of the sender
+)
+
+// receipt is what the receiver says with the counter of what it has taken,
+// where it refuses a message that it was to fetch.
+type receipt struct {
+	refused uint64 // the number of the parcel, or 0
+	bytes   uint64 // what the receiver expected
+	dtype   uint8
+}
+
+// outgoing is the stream to a receiver, as its sender sees it.
+type outgoing struct {
+	number uint64        // of the last parcel
+	known  uint64        // taken, when last looked at
+	taken  *link.Counter // here; the receiver raises it
+	lines  [postLines]*link.Counter // at the receiver, if mapped
+	slots  [postLines][]byte
+	offset int // of the stream in the receiver's control region
+}
+
+// incoming is the stream from a sender, as its receiver sees it.
+type incoming struct {
+	number uint64 // of the last parcel taken
+	lines  [postLines]*link.Counter
+	slots  [postLines][]byte
+	taken  *link.Counter // at the sender, if mapped
+	offset int           // of that counter in the sender's control region
+}
+
+// postSlotBytes is the size of a slot among so many ranks.
+func postSlotBytes(ranks int) int {
+	return min(postSlotMost, max(postSlotMin, postAll/(ranks*postLines)/pageBytes*pageBytes))
+}
+
+// streamBytes is the room of one stream: lines, slots, and the counter of what
+// this rank's own messages to that peer have come to.
+func streamBytes(ranks int) int {
+	return postLines*(link.CounterBytes+postSlotBytes(ranks)) + 8*link.CounterBytes
+}
+
+func postBytes(ranks int) int { return ranks * streamBytes(ranks) }
+
+// Parts of a stream's room, from its start.
+func postLineAt(i int) int { return i * link.CounterBytes }
+
+const postTakenAt = postLines * link.CounterBytes
+
+func postSlotAt(i, ranks int) int {
+	return (postLines+8)*link.CounterBytes + i*postSlotBytes(ranks)
+}
+
+func newPost(c *Comm) post {
+	n := c.size
+	p := post{comm: c, out: make([]outgoing, n), in: make([]incoming, n)}
+	room := func(control []byte, peer int) []byte {
+		return control[c.layout.post+peer*streamBytes(n):][:streamBytes(n)]
+	}
+	for rank := range n {
+		here := room(c.control.Bytes(), rank)
+		in, out := &p.in[rank], &p.out[rank]
+		out.offset = c.layout.post + c.rank*streamBytes(n)
+		out.taken = link.CounterAt(here[postTakenAt:])
+		in.offset = out.offset + postTakenAt
+		for i := range postLines {
+			in.lines[i] = link.CounterAt(here[postLineAt(i):])
+			in.slots[i] = here[postSlotAt(i, n):][:postSlotBytes(n)]
+		}
+		if there := c.controls[rank]; there != nil {
+			theirs := room(there, c.rank)
+			in.taken = link.CounterAt(theirs[postTakenAt:])
+			for i := range postLines {
+				out.lines[i] = link.CounterAt(theirs[postLineAt(i):])
+				out.slots[i] = theirs[postSlotAt(i, n):][:postSlotBytes(n)]
+			}
+		}
+	}
+	p.own = &Exchange{comm: c}
+	return p
+}
+
+// free reports whether the next parcel of the stream may be written.
+func (o *outgoing) free() bool {
+	next := o.number + 1
+	if next <= o.known+postLines {
+		return true
+	}
+	o.known = o.taken.Load()
+	return next <= o.known+postLines
+}
+
+// parcelIn is the parcel in a line, and inlineIn the room behind it.
+func parcelIn(c *link.Counter) *parcel { return (*parcel)(unsafe.Pointer(&c.Data[0])) }
+
+func inlineIn(c *link.Counter) []byte { return c.Data[unsafe.Sizeof(parcel{}):] }
+
+func receiptIn(c *link.Counter) *receipt { return (*receipt)(unsafe.Pointer(&c.Data[0])) }
+
+// send writes the next parcel to a receiver, with what belongs into its line
+// or slot. The stream must be free.
+func (p *post) send(to int, what parcel, data []byte) error {
+	o := &p.out[to]
+	o.number++
+	i := int(o.number % postLines)
+	short := what.kind == parcelHere && what.bytes <= uint64(inlineBytes)
+	if line := o.lines[i]; line != nil {
+		*parcelIn(line) = what
+		if short {
+			copy(inlineIn(line), data)
+		} else if len(data) > 0 {
+			copyBytes(o.slots[i], data)
+		}
+		line.Raise(o.number)
+		return nil
+	}
+	c := p.comm
+	n := c.size
+	var line link.Counter
+	*parcelIn(&line) = what
+	if short {
+		copy(inlineIn(&line), data)
+	} else if len(data) > 0 {
+		if err := c.links[to].Put(mem.Remote{Region: c.peerRegions[to], Offset: o.offset + postSlotAt(i, n)}, data); err != nil {
+			return err
+		}
+	}
+	at := mem.Remote{Region: c.peerRegions[to], Offset: o.offset + postLineAt(i)}
+	if err := c.links[to].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, line.Data[:]); err != nil {
+		return err
+	}
+	return c.links[to].Notify(at, o.number)
+}
+
+// took tells a sender how far its parcels have been taken. now is for parcels
+// that it waits for.
+func (p *post) took(from int, now bool, r receipt) error {
+	in := &p.in[from]
+	if !now && in.number%postTakeEach != 0 {
+		return nil
+	}
+	if in.taken != nil {
+		*receiptIn(in.taken) = r
+		in.taken.Raise(in.number)
+		return nil
+	}
+	c := p.comm
+	at := mem.Remote{Region: c.peerRegions[from], Offset: in.offset}
+	if r.refused != 0 {
+		var line link.Counter
+		*receiptIn(&line) = r
+		if err := c.links[from].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, line.Data[:]); err != nil {
+			return err
+		}
+	}
+	return c.links[from].Notify(at, in.number)
+}

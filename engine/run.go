@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/link"
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/tune"
+)
+
+// do takes a call from its arguments to its end.
+func (c *Comm) do(ctx context.Context, k *call) error {
+	empty, err := c.check(k)
+	if err == nil {
+		err = k.reducingKernel(c.size)
+	}
+	if err != nil {
+		return err
+	}
+	name := k.name()
+	if err := c.begin(name); err != nil {
+		return err
+	}
+	switch {
+	case empty:
+		return c.exit(name, nil)
+	case c.size == 1:
+		c.alone(k)
+		return c.exit(name, nil)
+	}
+	return c.exit(name, c.run(ctx, k))
+}
+
+// alone is a collective among one rank.
+func (c *Comm) alone(k *call) {
+	if len(k.out) > 0 && pointer(k.out) != pointer(k.in) {
+		copy(k.out, k.in)
+	}
+}
+
+// request is what a choice of a plan for the call may depend on.
+func (c *Comm) request(k *call) tune.Request {
+	return tune.Request{
+		Collective: k.collective, Bytes: k.block, Ranks: c.size, Crowded: c.crowded,
+		Uneven: k.vector, Ordered: c.cfg.FixedOrder, Coded: k.wire != WireFull,
+		MappedScratch: c.mapped, Attach: c.family.attach,
+	}
+}
+
+// run takes a call from arrival to return.
+func (c *Comm) run(ctx context.Context, k *call) error {
+	request := c.request(k)
+	if c.mapped {
+		request.Blind = true
+		if c.choose(request).IsOneShot() {
+			return c.knock(ctx, k)
+		}
+		request.Blind = false
+	}
+	if !c.mapped && !k.vector {
+		c.shape.uniform(k.block)
+		p, err := c.program(k, c.choose(request))
+		if err != nil {
+			return err
+		}
+		if err := c.arriveAt(ctx, p); err != nil {
+			return err
+		}
+		return c.execute(ctx, p, k)
+	}
+	if err := c.meet(ctx, k); err != nil {
+		return err
+	}
+	if request.MappedData = c.allReachable(); k.vector {
+		request.Bytes = c.shape.largest
+	}
+	choice := c.choose(request)
+	if choice.IsOneShot() && c.fitsDoor(k) {
+		c.base += plan.Arrived
+		return c.knock(ctx, k)
+	}
+	p, err := c.program(k, choice)
+	if err == nil {
+		err = c.fits(p, request)
+	}
+	if err != nil {
+		c.base += plan.Arrived // every rank comes to the same end
+		return err
+	}
+	return c.execute(ctx, p, k)
+}
+
+// choose picks a plan.
+func (c *Comm) choose(r tune.Request) tune.Choice { return c.cfg.Choose(r) }
+
+// fitsDoor reports whether the payload of a call fits the door's slots.
+func (c *Comm) fitsDoor(k *call) bool {
+	return c.mapped && !k.vector && k.wire == WireFull && payloadBytes(k.collective, k.block, c.size) <= slotBytes
+}
+
+// knock takes a call through the door, and remembers how for the next one of
+// its kind: checks, kernel and choice would weigh in the smallest calls.
+func (c *Comm) knock(ctx context.Context, k *call) error {
+	if !c.fitsDoor(k) {
+		return k.bad("%d bytes in a block are too many for %v/oneshot among %d ranks", k.block, k.collective, c.size)
+	}
+	n := &c.knocks[k.collective]
+	*n = c.knockOf(k)
+	return c.door.call(ctx, c.waiters, n, k.in, k.out)
+}
+
+// arriveAt is meet where nothing is mapped and nobody needs to know more than
+// that the scratch of the last call is free: only those who exchange bytes
+// tell each other.
+func (c *Comm) arriveAt(ctx context.Context, p *program) error {
+	for _, rank := range p.touchedBy {
+		if err := c.notify(rank, c.base+plan.Arrived); err != nil {
+			return err
+		}
+	}
+	for _, rank := range p.touches {
+		if err := c.waiters[rank].Wait(ctx, c.seen[rank], c.base+plan.Arrived); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits refuses a program that needs what the buffers of this call are not.
+func (c *Comm) fits(p *program, r tune.Request) error {
+	if !p.reach.PeerData || r.MappedData {
+		return nil
+	}
+	if !p.reach.AttachOnly() {
+		return &ArgumentError{p.collective.String(), fmt.Sprintf(
+			"%s reads and writes the buffers of all ranks in place; they must all come from Alloc or be registered", p.name)}
+	}
+	if !c.family.attach {
+		return &ArgumentError{p.collective.String(), fmt.Sprintf(
+			"%s copies between the buffers of ranks by address, which cannot be done here: %v", p.name, c.family.attachErr)}
+	}
+	return nil
+}
+
+// bind points the program at the buffers of a call.
+func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
+	p.pieceUnit = k.wire.unit()
+	p.tiles = p.tilesFor(c.shape.largest)
+	p.setBase(plan.In, c.rank, k.in)
+	p.setBase(plan.Out, c.rank, k.out)
+	if p.reach.PeerData {
+		for _, rank := range p.touches {
+			if err := c.bindPeer(ctx, p, rank); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range p.actions {
+		a := &p.actions[i]
+		a.bytes = p.pieceBytes(&c.shape, a.block, a.piece)
+		for j := range a.srcs {
+			p.place(&c.shape, a, &a.srcs[j])
+		}
+		for j := range a.dsts {
+			p.place(&c.shape, a, &a.dsts[j])
+		}
+		a.way = p.wayOf(a)
+	}
+	return nil
+}
+
+// bindPeer points the program at the buffers that a peer gave notice of: where
+// they are mapped here, or else at their addresses there.
+func (c *Comm) bindPeer(ctx context.Context, p *program, rank int) error {
+	n := c.noticeOf(rank)
+	for _, b := range [2]struct {
+		buf           plan.Buf
+		region        uint32
+		at, bytes     uint64
+	}{{plan.In, n.inRegion, n.inAt, n.inBytes}, {plan.Out, n.outRegion, n.outAt, n.outBytes}} {
+		i := baseIndex(b.buf, rank, p.ranks)
+		if p.far[i] = b.region == 0; p.far[i] {
+			p.bases[i], p.addresses[i] = nil, uintptr(b.at)
+			continue
+		}
+		memory, err := c.mapPeer(ctx, rank, mem.RegionID(b.region), b.at, b.bytes)
+		if err != nil {
+			return err
+		}
+		p.bases[i] = pointer(memory)
+	}
+	return nil
+}
+
+// interrupted returns why a call should end though nothing keeps it waiting.
+func (c *Comm) interrupted(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+		return c.failures.comm.Err()
+	}
+}
+
+func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
+
+// unit is what pieces of a block are whole multiples of, in bytes, so that no
+// two of them share what is written as one.
+func (w Wire) unit() int {
+	if w == WireFull {
+		return link.LineBytes
+	}
+	return codedUnit
+}
