@@ -12,7 +12,8 @@
 //   - [Counter] is the signal: a count in a cache line of its own, grows only.
 //   - [Waiter] is how a rank waits for it: spin, yield, sleep, always with an
 //     eye on the deadline and on [Fault].
-//   - [Mapper] is a power that only some media have. Ask for it with a type
+//   - [Mapper] and [Copier] are powers that only some media's links have,
+//     [Adopter] one that only some fabrics have. Ask for them with a type
 //     assertion.
 //
 // Counters lie in regions, wherever their users put them: a fabric has none of

@@ -8,7 +8,8 @@
 // Nothing has a name in the file system, so nothing outlives the processes,
 // however they end.
 //
-// Fabric implements link.Fabric; its links implement link.Mapper. Each fabric runs a goroutine that accepts connections, two for
+// Fabric implements link.Fabric; its links implement link.Mapper and
+// link.Copier. Each fabric runs a goroutine that accepts connections, two for
 // each connection that it accepted and one for each that it made; Close stops
 // them all. No call but Connect and the first Map of a region waits for a
 // peer, stopped or not; Close waits a second at most.

@@ -64,6 +64,7 @@ func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) 
 	var mine card
 	rand.Read(mine.name[:])
 	rand.Read(mine.token[:])
+	mine.probe = ownProbe()
 	var err error
 	if f.server, err = listen(f, mine); err != nil {
 		return nil, errors.Join(err, f.Close())

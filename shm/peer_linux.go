@@ -31,6 +31,7 @@ type peer struct {
 	pid        int
 	link       *shmLink // nil until connected
 	conn       *net.UnixConn
+	attachErr  error // why the peer's ordinary memory is out of reach; see link.Copier
 	reading    sync.WaitGroup
 
 	mu     sync.Mutex
@@ -82,6 +83,7 @@ func (p *peer) connect(ctx context.Context, f *Fabric, rank int) error {
 	if err := p.welcomed(ctx); err != nil {
 		return errors.Join(err, p.hangUp())
 	}
+	p.attachErr = p.tryAttach(c.probe)
 	p.link = &shmLink{peer: p}
 	return nil
 }

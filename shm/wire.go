@@ -79,17 +79,27 @@ func farewell(lost *link.PeerLostError) message {
 type card struct {
 	name  [tokenBytes]byte
 	token [tokenBytes]byte
+	probe probe
+}
+
+// probe is a word in the memory of the rank's process, by which a peer finds
+// out whether it can reach that memory, and that it is the right process.
+type probe struct {
+	address uint64
+	word    [8]byte
 }
 
 const (
-	cardVersion = 3 // changes with everything above
-	cardBytes   = 4 + 2*tokenBytes
+	cardVersion = 4 // changes with everything above
+	cardBytes   = 4 + 2*tokenBytes + 16
 )
 
 func (c *card) encode() []byte {
 	b := binary.LittleEndian.AppendUint32(make([]byte, 0, cardBytes), cardVersion)
 	b = append(b, c.name[:]...)
-	return append(b, c.token[:]...)
+	b = append(b, c.token[:]...)
+	b = binary.LittleEndian.AppendUint64(b, c.probe.address)
+	return append(b, c.probe.word[:]...)
 }
 
 // socket is the abstract address of the rank's Unix socket.
@@ -104,5 +114,7 @@ func decodeCard(b []byte) (card, error) {
 	var c card
 	copy(c.name[:], b[4:])
 	copy(c.token[:], b[4+tokenBytes:])
+	c.probe.address = binary.LittleEndian.Uint64(b[4+2*tokenBytes:])
+	copy(c.probe.word[:], b[12+2*tokenBytes:])
 	return c, nil
 }
