@@ -53,10 +53,13 @@ type Comm struct {
 	rank, size int
 	family     *family
 	parent     *Comm // nil for the one that New made
-	cfg        Config
-	log        *slog.Logger
-	crowded    bool // more ranks than cores
-	threads    int
+	// fabricRanks are the numbers that the fabric knows our ranks by, where
+	// they differ: in a sub-group.
+	fabricRanks []int
+	cfg         Config
+	log         *slog.Logger
+	crowded     bool // more ranks than cores
+	threads     int
 
 	failures   failures
 	patience   link.Patience
@@ -90,6 +93,7 @@ type Comm struct {
 	base     uint64 // progress before the current call
 	knocks   [collectives]knock
 	shape    shape
+	rows     [][]uint64 // of the present call, by rank; for v forms
 	programs map[programKey]*program
 	team     *team
 	worker   *worker // runs asynchronous calls; nil until there is one

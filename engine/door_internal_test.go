@@ -16,9 +16,27 @@ import (
 
 // TestControlLayout: what is shared starts on cache lines.
 func TestControlLayout(t *testing.T) {
-	for name, offset := range map[string]int{"lines": lineOffset, "slots": slotOffset, "scratch": scratchOffset} {
-		if offset%link.LineBytes != 0 {
-			t.Errorf("%s start at %d", name, offset)
+	for _, ranks := range []int{1, 2, 3, 8, 64, 1000} {
+		l := layoutFor(ranks)
+		end := link.CounterBytes
+		for _, part := range []struct {
+			name      string
+			at, bytes int
+		}{
+			{"mirrors", l.mirrors, ranks * link.CounterBytes},
+			{"notices", l.notices, 2 * ranks * l.noticeBytes},
+			{"lines", l.lines, doorLines * link.CounterBytes},
+			{"slots", l.slots, doorSlots * slotBytes},
+			{"post", l.post, postBytes(ranks)},
+			{"scratch", l.scratch, scratchBytes},
+		} {
+			if part.at%link.LineBytes != 0 || part.at < end {
+				t.Errorf("%d ranks: %s start at %d, after what ends at %d", ranks, part.name, part.at, end)
+			}
+			end = part.at + part.bytes
+		}
+		if end != l.bytes {
+			t.Errorf("%d ranks: the parts end at %d, the region at %d", ranks, end, l.bytes)
 		}
 	}
 }
@@ -32,11 +50,12 @@ func TestDoorReadsOwnInputInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, elements := range []int{2, 1000} { // in the line, in the slot
+		l := layoutFor(2)
 		controls := make([][]byte, 2)
 		for r := range controls {
-			controls[r] = make([]byte, mirrorOffset)
+			controls[r] = make([]byte, l.bytes)
 		}
-		doors := []door{newDoor(controls, 0), newDoor(controls, 1)}
+		doors := []door{newDoor(&l, controls, 0), newDoor(&l, controls, 1)}
 		// What rank 1 publishes is lost on the way: rank 0 sees zeros.
 		astray := make([]byte, slotBytes)
 		doors[1].lines[1].mine = astray[:len(doors[1].lines[1].mine)]
@@ -57,7 +76,9 @@ func TestDoorReadsOwnInputInPlace(t *testing.T) {
 					x[i] = int32(r + 1)
 				}
 				in, out := mem.Bytes(x), mem.Bytes(got[r])
-				err := doors[r].allReduce(t.Context(), waiters, in, out, stampOf(len(in), mem.I32, mem.Sum), kernel, elements, 1)
+				c := &Comm{rank: r, size: 2}
+				n := c.knockOf(&call{dtype: mem.I32, in: in, out: out, block: len(in), kernel: kernel, divisor: 1})
+				err := doors[r].call(t.Context(), waiters, &n, in, out)
 				if err != nil {
 					t.Errorf("rank %d: %v", r, err)
 				}
@@ -100,7 +121,7 @@ func BenchmarkDoorAlone(b *testing.B) {
 	defer comms[1].Close()
 	for i := range doorLines {
 		peer := comms[1].door.lines[i].counters[1]
-		*stampIn(peer) = stampOf(8, mem.F32, mem.Sum)
+		*stampIn(peer) = stampOf(&call{block: 8, dtype: mem.F32})
 		peer.Raise(math.MaxUint64)
 	}
 	x := mem.Bytes([]float32{1, 2})

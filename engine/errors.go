@@ -50,9 +50,9 @@ func (e *MismatchError) Error() string {
 // CountError says that two ranks of a v form disagree about the size of a
 // block that goes from one to the other. Every rank of the call gets it.
 type CountError struct {
-	Call            string // "alltoallv"
-	From, To        int    // the ranks; equal ranks, or To -1, where all must know the size
-	Sent, Expected  int    // bytes, as From and To have them
+	Call           string // "alltoallv"
+	From, To       int    // the ranks; equal ranks, or To -1, where all must know the size
+	Sent, Expected int    // bytes, as From and To have them
 }
 
 func (e *CountError) Error() string {

@@ -119,7 +119,7 @@ func (x *Exchange) RunAsync(ctx context.Context) (Work, error) {
 	if c.worker == nil {
 		c.worker = newWorker(c)
 	}
-	return c.worker.issue(job{ctx: ctx, exchange: x})
+	return c.worker.issue(pending{ctx: ctx, exchange: x})
 }
 
 func (x *Exchange) run(ctx context.Context) error {

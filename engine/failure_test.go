@@ -47,7 +47,7 @@ func TestMismatchIsTold(t *testing.T) {
 					continue
 				}
 				other := calls[1-r/2]
-				want := engine.Signature{Call: "allreduce", Bytes: other.bytes, Type: mem.F32, Op: other.op}
+				want := engine.Signature{Call: "allreduce", Bytes: other.bytes, Type: mem.F32, Op: other.op, Root: -1}
 				if mismatch.Theirs != want {
 					t.Errorf("rank %d says of rank %d: %v, want %v", r, mismatch.Rank, mismatch.Theirs, want)
 				}

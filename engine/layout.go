@@ -26,11 +26,11 @@ import (
 // reader and never two: it enters call k+1 only after call k, which no rank
 // leaves before all have entered it, that is, have left call k-1.
 type layout struct {
-	ranks                              int
-	mirrors, notices, lines, slots     int // offsets
-	post, scratch                      int
-	noticeBytes                        int // of one notice, with its rows
-	bytes                              int // of the whole region
+	ranks                          int
+	mirrors, notices, lines, slots int // offsets
+	post, scratch                  int
+	noticeBytes                    int // of one notice, with its rows
+	bytes                          int // of the whole region
 }
 
 const (

@@ -69,9 +69,9 @@ type receipt struct {
 
 // outgoing is the stream to a receiver, as its sender sees it.
 type outgoing struct {
-	number uint64        // of the last parcel
-	known  uint64        // taken, when last looked at
-	taken  *link.Counter // here; the receiver raises it
+	number uint64                   // of the last parcel
+	known  uint64                   // taken, when last looked at
+	taken  *link.Counter            // here; the receiver raises it
 	lines  [postLines]*link.Counter // at the receiver, if mapped
 	slots  [postLines][]byte
 	offset int // of the stream in the receiver's control region

@@ -177,9 +177,9 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 func (c *Comm) bindPeer(ctx context.Context, p *program, rank int) error {
 	n := c.noticeOf(rank)
 	for _, b := range [2]struct {
-		buf           plan.Buf
-		region        uint32
-		at, bytes     uint64
+		buf       plan.Buf
+		region    uint32
+		at, bytes uint64
 	}{{plan.In, n.inRegion, n.inAt, n.inBytes}, {plan.Out, n.outRegion, n.outAt, n.outBytes}} {
 		i := baseIndex(b.buf, rank, p.ranks)
 		if p.far[i] = b.region == 0; p.far[i] {

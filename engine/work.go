@@ -52,7 +52,7 @@ const inFlight = 256
 // ring is written again when the call that had it is done.
 type worker struct {
 	comm         *Comm
-	jobs         [inFlight]job
+	jobs         [inFlight]pending
 	issuing      sync.Mutex
 	last         uint64 // the number of the last job that was issued
 	issued, done link.Counter
@@ -65,8 +65,8 @@ type worker struct {
 	failed map[uint64]error
 }
 
-// job is an asynchronous call: a collective, or an exchange.
-type job struct {
+// pending is an asynchronous call: a collective, or an exchange.
+type pending struct {
 	ctx      context.Context
 	call     call
 	exchange *Exchange
@@ -97,7 +97,7 @@ func (w *worker) serve() {
 		} else {
 			err = w.comm.do(j.ctx, &j.call)
 		}
-		*j = job{} // the caller's buffers are the caller's again
+		*j = pending{} // the caller's buffers are the caller's again
 		if err != nil {
 			w.mu.Lock()
 			w.failed[next] = err
@@ -108,7 +108,7 @@ func (w *worker) serve() {
 }
 
 // issue puts a job at the end of the queue.
-func (w *worker) issue(j job) (Work, error) {
+func (w *worker) issue(j pending) (Work, error) {
 	w.issuing.Lock()
 	defer w.issuing.Unlock()
 	seq := w.last + 1
@@ -159,5 +159,5 @@ func (c *Comm) issue(ctx context.Context, k call) (Work, error) {
 	if c.worker == nil {
 		c.worker = newWorker(c)
 	}
-	return c.worker.issue(job{ctx: ctx, call: k})
+	return c.worker.issue(pending{ctx: ctx, call: k})
 }
