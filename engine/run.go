@@ -55,7 +55,7 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	request := c.request(k)
 	if c.mapped {
 		request.Blind = true
-		if c.choose(request).IsOneShot() {
+		if k.collective == plan.Barrier || c.choose(request).IsOneShot() {
 			return c.knock(ctx, k)
 		}
 		request.Blind = false

@@ -74,6 +74,26 @@ const (
 	depth         = 4
 )
 
+// algorithms holds the name of every algorithm for every collective, so that
+// choosing one allocates nothing.
+var algorithms = func() map[string][]string {
+	all := map[string][]string{}
+	for _, name := range []string{
+		"oneshot", "direct", "attach", "staged", "dissemination", "binomial", "doubletree",
+		"linear", "ring", "bruck", "pairwise", "halving", "tree",
+	} {
+		for _, c := range plan.Collectives() {
+			all[name] = append(all[name], c.String()+"/"+name)
+		}
+	}
+	return all
+}()
+
+// choice is an algorithm for the request's collective.
+func (r *Request) choice(name string, tile, depth int) Choice {
+	return Choice{algorithms[name][r.Collective], tile, depth}
+}
+
 // shown is the most that a rank shows to others in one step.
 func (r *Request) shown() int {
 	switch r.Collective {
@@ -88,24 +108,26 @@ func Choose(r Request) Choice {
 	if !r.MappedScratch {
 		return put(r)
 	}
-	name, shown := r.Collective.String(), r.shown()
+	shown := r.shown()
 	limit := blindBytes
 	if r.Crowded {
 		limit = blindBytesCrowded
 	}
 	switch {
+	case r.Collective == plan.Barrier: // which the door makes of it
+		return r.choice("direct", 64, 1)
 	case r.Coded && r.Blind:
 		return Choice{}
 	case r.Coded:
 		return staged(r)
 	case !r.Uneven && shown <= limit:
-		return Choice{name + "/oneshot", OneShotBytes, 2}
+		return r.choice("oneshot", OneShotBytes, 2)
 	case r.Blind:
 		return Choice{}
 	case r.MappedData:
-		return Choice{name + "/direct", directTile, 1}
+		return r.choice("direct", directTile, 1)
 	case !r.Uneven && shown <= OneShotBytes:
-		return Choice{name + "/oneshot", OneShotBytes, 2}
+		return r.choice("oneshot", OneShotBytes, 2)
 	}
 	return staged(r)
 }
@@ -115,13 +137,13 @@ func put(r Request) Choice {
 	small := r.Bytes <= OneShotBytes
 	pick := func(short, long string) Choice {
 		if small {
-			return Choice{r.Collective.String() + "/" + short, putTile, depth}
+			return r.choice(short, putTile, depth)
 		}
-		return Choice{r.Collective.String() + "/" + long, putTile, depth}
+		return r.choice(long, putTile, depth)
 	}
 	switch r.Collective {
 	case plan.Barrier:
-		return Choice{"barrier/dissemination", 64, 2}
+		return r.choice("dissemination", 64, 2)
 	case plan.Broadcast:
 		return pick("binomial", "doubletree")
 	case plan.Gather, plan.Scatter:
@@ -165,7 +187,7 @@ func staged(r Request) Choice {
 	for tile > stagedLeast && r.Ranks*chunks*depth*tile > stagedScratch {
 		tile /= 2
 	}
-	return Choice{r.Collective.String() + "/staged", tile, depth}
+	return r.choice("staged", tile, depth)
 }
 
 // For is Choose for a caller who insists on an algorithm: it fills in what

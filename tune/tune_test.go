@@ -10,13 +10,13 @@ import (
 // requests is a grid over everything that a choice may depend on.
 func requests() []Request {
 	var all []Request
-	for _, collective := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+	for _, collective := range plan.Collectives() {
 		for bytes := 1; bytes <= 1<<30; bytes *= 2 {
 			for _, ranks := range []int{2, 3, 8} {
 				for _, mapped := range []int{0, 1, 2} {
 					for _, blind := range []bool{false, true} {
 						all = append(all, Request{
-							Collective: collective, Bytes: bytes, Ranks: ranks, Cores: 2,
+							Collective: collective, Bytes: bytes, Ranks: ranks, Crowded: ranks > 2,
 							MappedScratch: mapped > 0, MappedData: mapped > 1 && !blind, Blind: blind,
 						})
 					}
@@ -90,7 +90,7 @@ func TestForInsists(t *testing.T) {
 // of all of them stays in the cache.
 func TestStagedTiles(t *testing.T) {
 	for ranks, want := range map[int]int{2: 128 << 10, 4: 128 << 10, 5: 128 << 10, 8: 64 << 10, 16: 16 << 10, 64: 16 << 10} {
-		r := Request{Collective: plan.AllReduce, Bytes: 1 << 30, Ranks: ranks, Cores: 2, MappedScratch: true}
+		r := Request{Collective: plan.AllReduce, Bytes: 1 << 30, Ranks: ranks, Crowded: ranks > 2, MappedScratch: true}
 		if c := Choose(r); c.Algo != "allreduce/staged" || c.TileBytes != want {
 			t.Errorf("%d ranks: %+v, want tiles of %d bytes", ranks, c, want)
 		}
