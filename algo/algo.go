@@ -85,6 +85,29 @@ func alone(name string, c plan.Collective) (*plan.Plan, error) {
 	return b.Plan()
 }
 
+// author returns the plan that the function writes, for 2 or more ranks; for
+// one rank, a copy. Every block has the given number of chunks.
+func author(name string, c plan.Collective, ranks, root, chunks int, write func(b *plan.Builder)) (*plan.Plan, error) {
+	if ranks == 1 {
+		return alone(name, c)
+	}
+	b := plan.NewRooted(name, c, ranks, root, chunks)
+	write(b)
+	return b.Plan()
+}
+
+// others calls f for every rank but r, the right neighbour first: whoever all
+// ranks deal with in turn, they deal with different peers at any moment.
+func others(n, r int, f func(q int)) {
+	for k := 1; k < n; k++ {
+		f((r + k) % n)
+	}
+}
+
+// seat returns the number of peer q among the n-1 scratch chunks that rank r
+// has for its peers: the right neighbour's is 0.
+func seat(n, r, q int) int { return (q - r - 1 + n) % n }
+
 // each returns f(0), f(1), ..., f(n-1): one place of each rank, in the rank
 // order that makes every rank's reduction round alike.
 func each(n int, f func(rank int) plan.Place) []plan.Place {

@@ -39,8 +39,9 @@ type counts struct {
 	moves  int // chunks that a rank reads from or writes to a peer
 	copies int // chunks that a rank copies within its own memory
 	puts   int
-	skew   int // pipeline stages - 1, from depth on; below it 0; -1: no promise
+	skew   int // pipeline stages - 1, from depth on; -1: no promise
 	depth  int
+	below  int // the same at depth 2, where that is less than depth
 }
 
 // always is a reach that does not depend on the number of ranks.
@@ -145,7 +146,7 @@ func holds(g generator, n, root int) error {
 	}
 	if root == 0 || !promises[g.name].rooted {
 		got := measure(p)
-		got.skew, got.depth = want.skew, want.depth
+		got.skew, got.depth, got.below = want.skew, want.depth, want.below
 		if got != want {
 			return fmt.Errorf("%+v, promised %+v", got, want)
 		}
@@ -169,7 +170,7 @@ func holds(g generator, n, root int) error {
 		}
 		skew := want.skew
 		if depth < want.depth {
-			skew = 0
+			skew = want.below
 		}
 		if root > 0 && promises[g.name].rooted {
 			skew = -1

@@ -40,3 +40,143 @@ func AllReduceOneShot(ranks int) (*plan.Plan, error) {
 	}
 	return b.Plan()
 }
+
+// BroadcastOneShot is broadcast/oneshot: the root shows its input, everybody
+// reads it. The plan is that of [BroadcastStaged].
+//
+//	root     In ─► S ─┬─► Out   rank 1
+//	                  └─► Out   rank 2
+//	root     In ────────► Out
+//
+// Cost: α + 2·b·β, in n+1 steps: the root copies b into scratch and b to its
+// own Out; the others read b.
+//
+// Source: the one-writer form of [AllReduceOneShot].
+func BroadcastOneShot(ranks, root int) (*plan.Plan, error) {
+	return showBroadcast("broadcast/oneshot", ranks, root)
+}
+
+// ReduceOneShot is reduce/oneshot: everybody but the root shows its input, and
+// the root reduces them all with its own.
+//
+//	rank 1   In ─► S1 ─┐
+//	rank 2   In ─► S2 ─┤
+//	root     In ───────┴─► Out = In + S1 + S2, in rank order
+//
+// Cost: α + (n-1)·b·β + (n-1)·b·γ, in n steps: the root reads (n-1)·b, the
+// others copy b.
+//
+// Source: the one-reader form of [AllReduceOneShot].
+func ReduceOneShot(ranks, root int) (*plan.Plan, error) {
+	return author("reduce/oneshot", plan.Reduction, ranks, root, 1, func(b *plan.Builder) {
+		others(ranks, root, func(q int) { b.Copy(q, plan.In.At(q, 0), plan.Scratch.At(q, 0)) })
+		b.Reduce(root, []plan.Place{plan.Out.At(root, 0)},
+			contributions(ranks, root, plan.In.At(root, 0), func(q int) plan.Place { return plan.Scratch.At(q, 0) })...)
+	})
+}
+
+// GatherOneShot is gather/oneshot: everybody but the root shows its input, the
+// root reads them. The plan is that of [GatherStaged].
+//
+//	rank 1   In ─► S1 ─┐
+//	rank 2   In ─► S2 ─┴─► Out[1], Out[2]   root
+//	root     In ─────────► Out[0]
+//
+// Cost: α + b·β, in 2n-1 steps: the root moves b, the others copy b/n.
+//
+// Source: the one-reader form of [AllGatherOneShot].
+func GatherOneShot(ranks, root int) (*plan.Plan, error) {
+	return showGather("gather/oneshot", ranks, root)
+}
+
+// AllGatherOneShot is allgather/oneshot: every rank shows its input and reads
+// everybody's. The plan is that of [AllGatherStaged].
+//
+//	rank 0        rank 1        rank 2
+//	In ─► S       In ─► S       In ─► S        show (copy)
+//	      │╲____________│____________╱│
+//	      │╱‾‾‾‾‾‾‾‾‾‾‾‾│‾‾‾‾‾‾‾‾‾‾‾‾╲│        everybody reads everybody
+//	Out           Out           Out
+//
+// Cost for each rank: α + (n+1)/n·b·β, in n+1 steps: b/n into scratch, and b
+// to Out.
+//
+// Source: as [AllReduceOneShot].
+func AllGatherOneShot(ranks int) (*plan.Plan, error) {
+	return showAllGather("allgather/oneshot", ranks)
+}
+
+// ScatterOneShot is scatter/oneshot: the root shows its whole input, everybody
+// reads its own block.
+//
+//	root     In[0..2] ─► S[0..2]
+//	                     S[1] ─► Out   rank 1
+//	                     S[2] ─► Out   rank 2
+//	root     In[0] ────────────► Out
+//
+// Cost: α + (n+1)/n·b·β, in 2n steps: the root copies b into scratch and b/n to
+// its own Out, the others read b/n.
+//
+// Source: the one-writer form of [AllToAllOneShot].
+func ScatterOneShot(ranks, root int) (*plan.Plan, error) {
+	return author("scatter/oneshot", plan.Scatter, ranks, root, 1, func(b *plan.Builder) {
+		for q := range ranks {
+			b.Copy(root, plan.In.At(root, q), plan.Scratch.At(root, q))
+		}
+		others(ranks, root, func(q int) { b.Copy(q, plan.Scratch.At(root, q), plan.Out.At(q, 0)) })
+		b.Copy(root, plan.In.At(root, root), plan.Out.At(root, 0))
+	})
+}
+
+// ReduceScatterOneShot is reduce_scatter/oneshot: every rank shows its whole
+// input, and reduces its own block of everybody's.
+//
+//	rank 0                 rank 1                 rank 2
+//	In ─► S0               In ─► S1               In ─► S2
+//	Out = In[0]+S1[0]      Out = S0[1]+In[1]      Out = S0[2]+S1[2]
+//	           +S2[0]                 +S2[1]                 +In[2]
+//
+// Cost for each rank: α + (2n-1)/n·b·β + (n-1)/n·b·γ, in n+1 steps: b into
+// scratch, and (n-1)/n·b read from peers.
+//
+// Source: as [AllReduceOneShot].
+func ReduceScatterOneShot(ranks int) (*plan.Plan, error) {
+	return author("reduce_scatter/oneshot", plan.ReduceScatter, ranks, 0, 1, func(b *plan.Builder) {
+		showBlocks(b, ranks)
+		for r := range ranks {
+			b.Reduce(r, []plan.Place{plan.Out.At(r, 0)},
+				contributions(ranks, r, plan.In.At(r, r), func(q int) plan.Place { return plan.Scratch.At(q, r) })...)
+		}
+	})
+}
+
+// AllToAllOneShot is alltoall/oneshot: every rank shows its whole input, and
+// reads its own block of everybody's.
+//
+//	rank 0                     rank 1                     rank 2
+//	In ─► S0                   In ─► S1                   In ─► S2
+//	S1[0]→Out[1] S2[0]→Out[2]  S2[1]→Out[2] S0[1]→Out[0]  S0[2]→Out[0] S1[2]→Out[1]
+//	In[0]→Out[0]               In[1]→Out[1]               In[2]→Out[2]
+//
+// Cost for each rank: α + 2·b·β, in 2n steps: b into scratch, and b to Out.
+//
+// Source: as [AllReduceOneShot].
+func AllToAllOneShot(ranks int) (*plan.Plan, error) {
+	return author("alltoall/oneshot", plan.AllToAll, ranks, 0, 1, func(b *plan.Builder) {
+		showBlocks(b, ranks)
+		for r := range ranks {
+			others(ranks, r, func(q int) { b.Copy(r, plan.Scratch.At(q, r), plan.Out.At(r, q)) })
+			b.Copy(r, plan.In.At(r, r), plan.Out.At(r, r))
+		}
+	})
+}
+
+// showBlocks lets every rank copy its input of a block for every rank into its
+// scratch. Its own block goes too: the input is one piece of memory.
+func showBlocks(b *plan.Builder, ranks int) {
+	for r := range ranks {
+		for q := range ranks {
+			b.Copy(r, plan.In.At(r, q), plan.Scratch.At(r, q))
+		}
+	}
+}
