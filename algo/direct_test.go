@@ -3,7 +3,7 @@ package algo
 import "github.com/tutti-go/tutti/plan"
 
 var (
-	mapped        = always(plan.Reach{PeerData: true})
+	mapped        = always(plan.Reach{PeerData: true, PeerDataMapped: true})
 	mappedScratch = always(plan.Reach{PeerScratchRead: true})
 )
 

@@ -121,32 +121,42 @@ func TestBuilderHeader(t *testing.T) {
 func TestReach(t *testing.T) {
 	in, out, scratch := plan.In.At, plan.Out.At, plan.Scratch.At
 	for _, c := range []struct {
-		name       string
-		step       plan.Step
-		want       plan.Reach
-		put, inner bool
+		name               string
+		step               plan.Step
+		want               plan.Reach
+		put, inner, attach bool
 	}{
 		{"local", plan.Step{Rank: 0, Srcs: []plan.Place{in(0, 0)}, Dsts: []plan.Place{out(0, 0)}},
-			plan.Reach{}, true, true},
+			plan.Reach{}, true, true, true},
 		{"put into scratch", plan.Step{Rank: 0, Srcs: []plan.Place{in(0, 0)}, Dsts: []plan.Place{scratch(1, 0)}},
-			plan.Reach{PeerPut: true}, true, true},
+			plan.Reach{PeerPut: true}, true, true, true},
 		{"put into out", plan.Step{Rank: 0, Srcs: []plan.Place{in(0, 0)}, Dsts: []plan.Place{out(1, 0)}},
-			plan.Reach{PeerPut: true, PeerData: true}, false, false},
+			plan.Reach{PeerPut: true, PeerData: true}, false, false, true},
 		{"read scratch", plan.Step{Rank: 0, Srcs: []plan.Place{scratch(1, 0)}, Dsts: []plan.Place{out(0, 0)}},
-			plan.Reach{PeerScratchRead: true}, false, true},
+			plan.Reach{PeerScratchRead: true}, false, true, true},
 		{"store to two", plan.Step{Rank: 0, Srcs: []plan.Place{in(0, 0)}, Dsts: []plan.Place{scratch(0, 0), scratch(1, 0)}},
-			plan.Reach{PeerScratchRead: true}, false, true},
+			plan.Reach{PeerScratchRead: true}, false, true, true},
 		{"reduce into scratch", plan.Step{Rank: 0, Op: plan.Reduce, Srcs: []plan.Place{in(0, 0), scratch(0, 0)}, Dsts: []plan.Place{scratch(1, 0)}},
-			plan.Reach{PeerScratchRead: true}, false, true},
+			plan.Reach{PeerScratchRead: true}, false, true, true},
 		{"read in", plan.Step{Rank: 0, Srcs: []plan.Place{in(1, 0)}, Dsts: []plan.Place{out(0, 0)}},
-			plan.Reach{PeerData: true}, false, false},
+			plan.Reach{PeerData: true}, false, false, true},
 		{"read and write", plan.Step{Rank: 0, Srcs: []plan.Place{scratch(1, 0)}, Dsts: []plan.Place{out(1, 0)}},
-			plan.Reach{PeerData: true, PeerScratchRead: true}, false, false},
+			plan.Reach{PeerData: true, PeerDataMapped: true, PeerScratchRead: true}, false, false, false},
+		{"read in, store to two", plan.Step{Rank: 0, Srcs: []plan.Place{in(1, 0)}, Dsts: []plan.Place{out(0, 0), scratch(0, 0)}},
+			plan.Reach{PeerData: true, PeerDataMapped: true}, false, false, false},
+		{"store to two outs", plan.Step{Rank: 0, Srcs: []plan.Place{in(0, 0)}, Dsts: []plan.Place{out(0, 0), out(1, 0)}},
+			plan.Reach{PeerData: true, PeerDataMapped: true}, false, false, false},
+		{"within a peer", plan.Step{Rank: 0, Srcs: []plan.Place{in(1, 0)}, Dsts: []plan.Place{out(1, 0)}},
+			plan.Reach{PeerData: true, PeerDataMapped: true}, false, false, false},
+		{"reduce with a peer's in", plan.Step{Rank: 0, Op: plan.Reduce, Srcs: []plan.Place{in(0, 0), in(1, 0)}, Dsts: []plan.Place{out(0, 0)}},
+			plan.Reach{PeerData: true, PeerDataMapped: true}, false, false, false},
+		{"reduce into a peer's out", plan.Step{Rank: 0, Op: plan.Reduce, Srcs: []plan.Place{in(0, 0), scratch(0, 0)}, Dsts: []plan.Place{out(1, 0)}},
+			plan.Reach{PeerData: true, PeerDataMapped: true}, false, false, false},
 	} {
 		p := &plan.Plan{Name: "x", Ranks: 2, Chunks: 1, Scratch: 1, Steps: []plan.Step{c.step}}
 		got := p.Reach()
-		if got != c.want || got.PutOnly() != c.put || got.ScratchOnly() != c.inner {
-			t.Errorf("%s: reach %+v, put only %v, scratch only %v", c.name, got, got.PutOnly(), got.ScratchOnly())
+		if got != c.want || got.PutOnly() != c.put || got.ScratchOnly() != c.inner || got.AttachOnly() != c.attach {
+			t.Errorf("%s: reach %+v, put only %v, scratch only %v, attach only %v", c.name, got, got.PutOnly(), got.ScratchOnly(), got.AttachOnly())
 		}
 	}
 }

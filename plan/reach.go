@@ -9,16 +9,27 @@ package plan
 //     into the executing rank;
 //   - a step that touches no peer's memory needs nothing.
 //
+// A peer's In and Out may also be within reach without being mapped, where the
+// kernel copies between processes by address. That serves a step that is a
+// Copy with one source and one destination, of which one belongs to the
+// executing rank and the other to a peer.
+//
 // So a plan runs where
 //
 //   - nothing is mapped and peers expose only scratch, if [Reach.PutOnly];
 //   - scratch is mapped and the callers' buffers are private, if
 //     [Reach.ScratchOnly];
+//   - scratch is mapped and the callers' buffers can be copied to and from, if
+//     [Reach.AttachOnly];
 //   - scratch and the callers' buffers are mapped: always.
 type Reach struct {
 	// PeerData: a step reads or writes a peer's In or Out. A put into a
 	// peer's Out counts, since the peer must expose its buffer.
 	PeerData bool
+	// PeerDataMapped: a step reads or writes a peer's In or Out otherwise than
+	// by a copy between one place there and one place in its own memory.
+	// PeerData is then set too.
+	PeerDataMapped bool
 	// PeerScratchRead: a step reads a peer's Scratch, or stores into it in a
 	// way that is no put, such as a reduce or a copy to several places.
 	PeerScratchRead bool
@@ -32,6 +43,11 @@ func (r Reach) PutOnly() bool { return !r.PeerData && !r.PeerScratchRead }
 // ScratchOnly reports whether load and store to peers' scratch are enough
 // and the callers' buffers may stay private. PutOnly implies it.
 func (r Reach) ScratchOnly() bool { return !r.PeerData }
+
+// AttachOnly reports whether peers' In and Out are touched only by copies
+// between one place there and one in the executing rank's own memory. What
+// the plan does with scratch does not matter. ScratchOnly implies it.
+func (r Reach) AttachOnly() bool { return !r.PeerDataMapped }
 
 // IsPut reports whether the step is a put: a copy of the executing rank's
 // own memory to one place in a peer's Scratch or Out.
@@ -64,12 +80,15 @@ func (l *Lowered) reach() Reach {
 func (r *Reach) add(s *Step) {
 	put := s.IsPut()
 	r.PeerPut = r.PeerPut || put
+	attach := s.Op == Copy && len(s.Srcs) == 1 && len(s.Dsts) == 1 &&
+		(s.Srcs[0].Rank == s.Rank) != (s.Dsts[0].Rank == s.Rank)
 	for _, places := range [][]Place{s.Srcs, s.Dsts} {
 		for _, q := range places {
 			switch {
 			case q.Rank == s.Rank:
 			case q.Buf != Scratch:
 				r.PeerData = true
+				r.PeerDataMapped = r.PeerDataMapped || !attach
 			case !put:
 				r.PeerScratchRead = true
 			}
