@@ -75,29 +75,26 @@ func AllToAllBruck(ranks int) (*plan.Plan, error) {
 			at[r][j] = plan.In.At(r, (r+j)%n)
 		}
 	}
-	arrived := func(from, to int) {
-		for r := range n {
-			for _, q := range at[r][from:min(to, n)] {
+	// settle copies what has arrived to Out: behind the next round's puts,
+	// for which others wait.
+	settled := 0
+	settle := func(dist int) {
+		for ; settled < min(dist, n); settled++ {
+			for r := range n {
+				q := at[r][settled]
 				x.Copy(q.Rank, q, plan.Out.At(q.Rank, r))
 			}
 		}
 	}
 	for dist := 1; dist < n; dist *= 2 {
-		for r := range n {
-			for j := range n {
-				if j&dist != 0 {
-					at[r][j] = x.put(at[r][j], (at[r][j].Rank+dist)%n)
-				}
+		for j := range n {
+			for r := 0; r < n && j&dist != 0; r++ {
+				at[r][j] = x.put(at[r][j], (at[r][j].Rank+dist)%n)
 			}
 		}
-		if dist == 1 {
-			arrived(0, 1)
-		}
-		arrived(dist, 2*dist)
+		settle(dist)
 	}
-	if n == 1 {
-		arrived(0, 1)
-	}
+	settle(n)
 	return x.Plan()
 }
 

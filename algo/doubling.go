@@ -41,7 +41,7 @@ func AllGatherDoubling(ranks int) (*plan.Plan, error) {
 // AllReduceDoubling is allreduce/doubling: in round k every rank and the one
 // whose number differs in bit k put to each other all they have summed up, and
 // both add it up. The part of the lower rank comes first at both, so that the
-// sums are the same to the bit, and all in rank order.
+// sums are the same to the bit.
 //
 //	n = 6, of which 4 take part in the rounds: 0 2 4 5
 //	fold      1→0  3→2           0 sums up 0 1, and 2 sums up 2 3

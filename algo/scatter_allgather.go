@@ -11,11 +11,11 @@ import "github.com/tutti-go/tutti/plan"
 //	      a ───► b ───► c      a 0 ─► b, b 1 ─► c, c 2 ─► a
 //	      ▲_____________│      then what came: c 1 ─► a, a 2 ─► b, b 0 ─► c
 //
-// Cost: (n-1)·α + b·β at the root, which sends every byte once, and copies it
-// to its Out: 2b·β in all. The others put (n-2)/(n-1)·b and copy b to Out. So
-// every rank sends and receives at most b, whatever the number of ranks, where
-// a tree's busiest rank sends 2b or more. For large messages; nothing needs to be
-// mapped or exposed.
+// Cost: (n-1)·α + 2·b·β: the root puts every byte once, and copies it to its
+// Out; the others put (n-2)/(n-1)·b and copy b. So no rank sends or receives
+// more than b, where an inner rank of a binary tree sends 2b, and all links are
+// busy from the first tile on, where a chain needs many tiles for that. For
+// large messages; nothing needs to be mapped or exposed.
 //
 // The scatter goes straight to each rank and not down a tree: the root sends
 // the same bytes either way, and the tree's inner ranks none. The root has no
