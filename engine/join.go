@@ -145,3 +145,7 @@ func (c *Comm) lostPeer(rank int, err error) { c.failures.lost(rank, err) }
 func (c *Comm) notify(rank int, progress uint64) error {
 	return c.unlessGone(c.links[rank].Notify(mem.Remote{Region: c.peerRegions[rank], Offset: c.layout.mirror(c.rank)}, progress))
 }
+
+// Attachable reports whether all ranks can copy each other's ordinary memory
+// by address, and if not, why not.
+func (c *Comm) Attachable() (ok bool, why error) { return c.family.attach, c.family.attachErr }
