@@ -46,7 +46,9 @@ var _ link.Adopter = (*Fabric)(nil)
 // cudaHostRegister) must not be adopted, for the device would go on with the
 // old pages. Nor may a buffer in the stack of a thread that is not the main
 // one. And an allocator that gets the memory back before Release must not count
-// on MADV_DONTNEED to clear it: glibc's does not, it unmaps large blocks.
+// on MADV_DONTNEED to clear it, for shared pages stay as they are. Those of
+// glibc and mimalloc do not; jemalloc's does, so nothing is adopted where it is
+// loaded, which can be seen only of a shared library.
 //
 // Until Release the memory is shared with children of fork, not copied.
 func (f *Fabric) Adopt(memory []byte) (*mem.Adopted, error) {
@@ -124,6 +126,9 @@ func vet(memory []byte) (reason string, err error) {
 	}
 	if goHeap(all, start, end) {
 		return "it is in Go's heap, which Go gives back and clears by itself; use memory from Alloc", nil
+	}
+	if library := careless(all); library != "" {
+		return "the process uses " + library + ", whose calloc counts on pages that madvise clears; use memory from Alloc", nil
 	}
 	touched, err := covering(all, start, end)
 	if err != nil {
