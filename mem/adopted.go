@@ -13,7 +13,6 @@ import "sync"
 type Adopted struct {
 	region RegionID
 	offset int
-	memory []byte
 	window []byte
 	head   int
 	tail   int
@@ -23,25 +22,25 @@ type Adopted struct {
 	releaseOnce sync.Once
 	release     func() error
 	releaseErr  error
+	released    bool
 }
 
 // Adoption is what a medium knows about memory that it has adopted.
 type Adoption struct {
 	Region RegionID
-	Offset int         // of the memory in the region, in bytes
-	Memory []byte      // where the caller has it
-	Window []byte      // the same bytes as a peer sees them
-	Head   int         // how many bytes at the start are shadow
-	Tail   int         // how many bytes at the end are shadow
-	Check  func() bool // whether Memory still shows the region
-	Undo   func() error
+	Offset int          // where the memory starts in the region, in bytes
+	Window []byte       // the same bytes as a peer sees them
+	Head   int          // how many bytes at the start are shadow
+	Tail   int          // how many bytes at the end are shadow
+	Check  func() bool  // whether the caller's address still shows the region
+	Undo   func() error // what Release does
 }
 
 // NewAdopted is for media. Undo is called at most once.
 func NewAdopted(a Adoption) *Adopted {
 	return &Adopted{
-		region: a.Region, offset: a.Offset, memory: a.Memory, window: a.Window,
-		head: a.Head, tail: a.Tail, current: a.Check, release: a.Undo,
+		region: a.Region, offset: a.Offset, window: a.Window, head: a.Head, tail: a.Tail,
+		current: a.Check, release: a.Undo,
 	}
 }
 
@@ -50,9 +49,6 @@ func (a *Adopted) Region() RegionID { return a.region }
 
 // Offset is where the memory starts in the region, in bytes.
 func (a *Adopted) Offset() int { return a.offset }
-
-// Memory is what was adopted, where the caller has it.
-func (a *Adopted) Memory() []byte { return a.memory }
 
 // Window is the memory as peers see it, as long as the memory itself: all but
 // Head and Tail are the same bytes at a second address. It must not be used
@@ -71,7 +67,9 @@ func (a *Adopted) Tail() int { return a.tail }
 // the memory meanwhile, and it reads the memory: as with any pointer, the
 // caller must have something mapped there. What it finds holds for those two
 // places, the first and the last whole page.
-func (a *Adopted) Current() bool { return a.current() }
+//
+// After Release, or when the fabric was closed, it is false.
+func (a *Adopted) Current() bool { return !a.released && a.current() }
 
 // Release makes the memory private again, with the contents that it has, as far
 // as the caller's address still shows the region; what the caller has unmapped
@@ -79,6 +77,9 @@ func (a *Adopted) Current() bool { return a.current() }
 // Nobody may touch the memory meanwhile, nor a peer be at work in the region.
 // Calling it again does nothing.
 func (a *Adopted) Release() error {
-	a.releaseOnce.Do(func() { a.releaseErr = a.release() })
+	a.releaseOnce.Do(func() {
+		a.released = true
+		a.releaseErr = a.release()
+	})
 	return a.releaseErr
 }

@@ -17,8 +17,6 @@ import (
 	"github.com/tutti-go/tutti/link"
 )
 
-func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-
 // anonymous maps memory that is not Go's.
 func anonymous(bytes int) ([]byte, error) {
 	return unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)

@@ -8,7 +8,11 @@
 // Nothing has a name in the file system, so nothing outlives the processes,
 // however they end.
 //
-// Fabric implements link.Fabric; its links implement link.Mapper and
+// Memory that is not from Alloc is reached in two ways: copied by address, where
+// the kernel lets one rank at another's memory; or adopted, which puts a
+// region's pages in the place of its own.
+//
+// Fabric implements link.Fabric and link.Adopter; its links implement link.Mapper and
 // link.Copier. Each fabric runs a goroutine that accepts connections, two for
 // each connection that it accepted and one for each that it made; Close stops
 // them all. No call but Connect and the first Map of a region waits for a

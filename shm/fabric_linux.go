@@ -29,13 +29,15 @@ type Fabric struct {
 
 	mu        sync.Mutex // never held over anything that blocks
 	segments  map[mem.RegionID]*segment
+	adopted   map[mem.RegionID]*adoption
 	next      mem.RegionID
 	watchers  map[int]func(peer int, err error) // by number, see Lost
 	watched   int                               // numbers given out
 	gone      map[int]error                     // peers that were reported
 	firstLost *link.PeerLostError               // the first peer that went without a bye
 
-	peers      []peer // indexed by rank; ours is unused
+	peers      []peer     // indexed by rank; ours is unused
+	adopting   sync.Mutex // one Adopt or Release at a time; neither sees half of another
 	sayNoLocks sync.Once
 }
 
@@ -57,6 +59,7 @@ func Open(ctx context.Context, ex Exchanger, log *slog.Logger) (*Fabric, error) 
 		log:      log,
 		down:     make(chan struct{}),
 		segments: map[mem.RegionID]*segment{},
+		adopted:  map[mem.RegionID]*adoption{},
 		watchers: map[int]func(int, error){},
 		gone:     map[int]error{},
 		peers:    make([]peer, ex.Size()),
@@ -100,15 +103,9 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 		f.peers[i].tidy()
 		f.peers[i].mu.Unlock()
 	}
-	s, granted, err := newSegment(bytes)
+	s, err := f.newSegment(bytes)
 	if err != nil {
-		return nil, fmt.Errorf("shm: %w", err)
-	}
-	if granted.lockErr != nil {
-		f.sayNoLocks.Do(func() {
-			f.log.Warn("shared memory is not locked and may be swapped; raise RLIMIT_MEMLOCK (ulimit -l)",
-				"rank", f.rank, "bytes", bytes, "cause", granted.lockErr)
-		})
+		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,6 +116,21 @@ func (f *Fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	region := f.next
 	f.segments[region] = s
 	return mem.NewBuffer(region, s.memory[:bytes:bytes], func() error { return f.free(region) }), nil
+}
+
+// newSegment makes a segment and says so, once, if it could not be locked.
+func (f *Fabric) newSegment(bytes int) (*segment, error) {
+	s, granted, err := newSegment(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
+	if granted.lockErr != nil {
+		f.sayNoLocks.Do(func() {
+			f.log.Warn("shared memory is not locked and may be swapped; raise RLIMIT_MEMLOCK (ulimit -l)",
+				"rank", f.rank, "bytes", bytes, "cause", granted.lockErr)
+		})
+	}
+	return s, nil
 }
 
 // free takes a region out of service; peers that mapped it are told. Whoever
@@ -203,7 +215,8 @@ func (f *Fabric) Connect(ctx context.Context, rank int) (link.Link, error) {
 	return p.link, nil
 }
 
-// Close implements link.Fabric.
+// Close implements link.Fabric. Adopted memory stays where it is and becomes
+// private again; the program may work with it meanwhile.
 func (f *Fabric) Close() error {
 	f.mu.Lock()
 	if f.isClosed() {
@@ -211,8 +224,13 @@ func (f *Fabric) Close() error {
 		return nil
 	}
 	close(f.down)
-	segments := f.segments
-	f.segments = map[mem.RegionID]*segment{}
+	f.mu.Unlock()
+
+	f.adopting.Lock() // waits for what is under way; more will not come
+	defer f.adopting.Unlock()
+	f.mu.Lock()
+	segments, adopted := f.segments, f.adopted
+	f.segments, f.adopted = map[mem.RegionID]*segment{}, map[mem.RegionID]*adoption{}
 	f.mu.Unlock()
 
 	var errs []error
@@ -221,6 +239,9 @@ func (f *Fabric) Close() error {
 	}
 	for i := range f.peers {
 		errs = append(errs, f.peers[i].close())
+	}
+	for _, a := range adopted {
+		errs = append(errs, a.detach())
 	}
 	for _, s := range segments {
 		errs = append(errs, s.close())

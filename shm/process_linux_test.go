@@ -93,14 +93,14 @@ type other struct {
 }
 
 // spawn starts rank 1 in a role. The test must call end, or kill.
-func spawn(t *testing.T, role string) *other {
+func spawn(t *testing.T, role string, env ...string) *other {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	cmd.Env = append(append(os.Environ(), env...), roleEnv+"="+role)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

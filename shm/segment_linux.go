@@ -15,6 +15,9 @@ import (
 // seals keep a region's size as its peers know it, and themselves in place.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
+// segmentName is what regions are called in /proc/*/maps, as "/memfd:tutti".
+const segmentName = "tutti"
+
 // segment is one region of this rank: a sealed memfd and its mapping.
 type segment struct {
 	file   *os.File
@@ -35,11 +38,11 @@ func newSegment(bytes int) (*segment, placement, error) {
 		return nil, placement{}, fmt.Errorf("%d bytes of shared memory: %w", bytes, unix.ENOMEM)
 	}
 	size := roundToPage(bytes)
-	fd, err := unix.MemfdCreate("tutti", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(segmentName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, placement{}, fmt.Errorf("%w: memfd_create: %w (a seccomp profile may forbid it)", ErrUnavailable, err)
 	}
-	file := os.NewFile(uintptr(fd), "memfd:tutti")
+	file := os.NewFile(uintptr(fd), "memfd:"+segmentName)
 	s, p, err := buildSegment(file, size)
 	if err != nil {
 		file.Close()

@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
+	"internal/cmalloc":  {},
 	"internal/cpu":      {},
 	"internal/futex":    {},
 	"internal/house":    {},
