@@ -87,10 +87,11 @@ type Comm struct {
 	// notice concurrent writers: it catches most mistakes, and an atomic one
 	// would cost a good part of the smallest allreduce.
 	calling  bool
-	calls    uint64 // how many have begun
-	met      uint64 // how many of them gave notice
-	said     notice // our last notice; peers are fetching the one that they see
-	base     uint64 // progress before the current call
+	calls    uint64  // how many have begun
+	met      uint64  // how many of them gave notice
+	said     notice  // our last notice; peers are fetching the one that they see
+	in, out  located // the buffers of the current call, where notice was given of them
+	base     uint64  // progress before the current call
 	knocks   [collectives]knock
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms
@@ -220,8 +221,7 @@ func (c *Comm) Close() error {
 	if c.parent != nil {
 		return c.leave()
 	}
-	err := c.family.closeChildren()
-	err = errors.Join(err, c.family.fabric.Close())
+	err := errors.Join(c.family.closeChildren(), c.family.releaseAdopted(), c.family.fabric.Close())
 	if c.cfg.AfterClose != nil {
 		err = errors.Join(err, c.cfg.AfterClose())
 	}

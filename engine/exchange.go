@@ -39,6 +39,7 @@ type message struct {
 	state   messageState
 	done    int    // bytes sent or received
 	waitFor uint64 // the parcel that the receiver is to take, for the sender
+	at      located
 }
 
 type messageState uint8
@@ -135,6 +136,9 @@ func (x *Exchange) run(ctx context.Context) error {
 }
 
 func (x *Exchange) reset() {
+	for i := range x.ops {
+		x.ops[i].at.letGo()
+	}
 	clear(x.ops) // the buffers are the caller's
 	x.ops, x.err = x.ops[:0], nil
 }
@@ -242,10 +246,14 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 		}
 		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
 		if m.state == messageNew && len(m.buf) > eagerBytes && m.peer != c.rank && c.mapped {
-			if region, at := c.reachable(m.buf); region != 0 {
-				what.kind, what.region, what.at = parcelMapped, region, at
+			m.at = c.family.locate(m.buf)
+			if what.region, what.at = m.at.notice(m.buf); what.region != 0 {
+				what.kind = parcelMapped
+				if m.at.view != nil {
+					m.at.show(m.buf)
+				}
 			} else if c.family.attach && c.fetchFar(len(m.buf)) {
-				what.kind, what.at = parcelFar, at
+				what.kind = parcelFar
 			}
 		}
 		if what.kind != parcelHere {

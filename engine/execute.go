@@ -60,6 +60,9 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 		}
 	}
 	c.base = base + p.end(p.tiles)
+	if p.reach.PeerData && c.out.view != nil {
+		c.out.fetch(k.out)
+	}
 	return nil
 }
 

@@ -59,8 +59,12 @@ func (c *Comm) writeNotice(k *call) {
 		root: uint16(k.root), wire: uint8(k.wire),
 		inBytes: uint64(len(k.in)), outBytes: uint64(len(k.out)),
 	}
-	n.inRegion, n.inAt = c.reachable(k.in)
-	n.outRegion, n.outAt = c.reachable(k.out)
+	c.in, c.out = c.family.locate(k.in), c.family.locate(k.out)
+	n.inRegion, n.inAt = c.in.notice(k.in)
+	n.outRegion, n.outAt = c.out.notice(k.out)
+	if c.in.view != nil {
+		c.in.show(k.in)
+	}
 	mine := c.notices[c.met&1][c.rank]
 	if k.vector {
 		n.bytes, n.flags = 0, flagVector
@@ -70,14 +74,14 @@ func (c *Comm) writeNotice(k *call) {
 	*noticeIn(mine) = n
 }
 
-// reachable returns how peers find a buffer: its region and the offset there,
+// notice returns how peers find the buffer b: its region and the offset there,
 // or region 0 and its address.
-func (c *Comm) reachable(b []byte) (region uint32, at uint64) {
-	if len(b) == 0 {
+func (l *located) notice(b []byte) (region uint32, at uint64) {
+	switch {
+	case len(b) == 0:
 		return 0, 0
-	}
-	if id, offset := c.family.buffers.find(b); id != 0 {
-		return uint32(id), uint64(offset)
+	case l.region != 0:
+		return uint32(l.region), uint64(l.at)
 	}
 	return 0, uint64(address(b))
 }

@@ -92,7 +92,7 @@ const (
 // arenas is the memory of one rank, by kind.
 type arenas map[string][2][]byte
 
-var memoryKinds = []string{"alloc", "go", "mmap"}
+var memoryKinds = []string{"alloc", "go", "mmap", "register"}
 
 // lab is a job whose next call is dictated.
 type lab struct {
@@ -142,6 +142,13 @@ func newLab(t *testing.T, m medium, n int) *lab {
 					pair[i] = mem.Bytes(make([]uint64, arenaBytes/8))
 				case "mmap":
 					pair[i] = anonymous(t, arenaBytes)
+				case "register":
+					// Not whole pages: both ends are shadowed.
+					b := anonymous(t, arenaBytes+8192)[64:][:arenaBytes]
+					if err := c.Register(b); err != nil && m.name == "shm" {
+						t.Fatal(err)
+					}
+					pair[i] = b
 				}
 			}
 			a[kind] = pair
@@ -234,7 +241,7 @@ func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	}
 	reach, registered := p.Reach(), true
 	for _, kind := range tr.memory {
-		registered = registered && kind == "alloc"
+		registered = registered && (kind == "alloc" || kind == "register" && l.medium.name == "shm")
 	}
 	choice := tune.Choice{Algo: name}
 	payload := 0

@@ -21,11 +21,13 @@ type registry struct {
 type extent struct {
 	start, end uintptr
 	region     mem.RegionID
+	offset     int           // of start in the region
+	adopted    *registration // nil for what Alloc made
 }
 
 func extentOf(b *mem.Buffer) extent {
 	start := address(b.Bytes())
-	return extent{start, start + uintptr(b.Len()), b.Region()}
+	return extent{start: start, end: start + uintptr(b.Len()), region: b.Region()}
 }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
@@ -54,12 +56,11 @@ func (r *registry) remove(region mem.RegionID) {
 	})
 }
 
-// find returns the region that holds all of b and b's offset in it, or region
-// zero.
-func (r *registry) find(b []byte) (mem.RegionID, int) {
+// find returns the extent that holds all of b, and b's offset in it.
+func (r *registry) find(b []byte) (e extent, offset int, ok bool) {
 	p := r.table.Load()
-	if p == nil {
-		return 0, 0
+	if p == nil || len(b) == 0 {
+		return extent{}, 0, false
 	}
 	at := address(b)
 	lo, hi := 0, len(*p)
@@ -71,12 +72,12 @@ func (r *registry) find(b []byte) (mem.RegionID, int) {
 		}
 	}
 	if lo == 0 {
-		return 0, 0
+		return extent{}, 0, false
 	}
 	if e := (*p)[lo-1]; at+uintptr(len(b)) <= e.end {
-		return e.region, int(at - e.start)
+		return e, int(at - e.start), true
 	}
-	return 0, 0
+	return extent{}, 0, false
 }
 
 func cmpAddress(a, b uintptr) int {

@@ -31,7 +31,10 @@ func (c *Comm) do(ctx context.Context, k *call) error {
 		c.alone(k)
 		return c.exit(name, nil)
 	}
-	return c.exit(name, c.run(ctx, k))
+	err = c.run(ctx, k)
+	c.in.letGo()
+	c.out.letGo()
+	return c.exit(name, err)
 }
 
 // alone is a collective among one rank.
@@ -152,6 +155,13 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
+		// Where peers work in shadows of our buffers' edges, so do we.
+		if c.in.view != nil {
+			p.setBase(plan.In, c.rank, c.in.view)
+		}
+		if c.out.view != nil {
+			p.setBase(plan.Out, c.rank, c.out.view)
+		}
 		for _, rank := range p.touches {
 			if err := c.bindPeer(ctx, p, rank); err != nil {
 				return err
