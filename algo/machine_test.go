@@ -23,7 +23,7 @@ type machine struct {
 	wire    bool
 	rng     *rand.Rand
 
-	in, out [][]number // by rank; chunk*tiles + tile
+	in, out [][]number // by rank; chunk*tiles + tile; in place they share memory
 	scratch [][]number // by rank; chunk*depth + slot
 	counter []uint64   // shared: by rank
 	seen    [][]uint64 // wire: by waiter and rank
@@ -31,10 +31,10 @@ type machine struct {
 	ranks   []runner
 	started int
 
-	want   []uint64 // by chunk and tile
-	bits   []number // by chunk and tile: what the first to finish had
-	hasOut []bool
-	fault  error
+	want  [][]number     // by rank; chunk*tiles + tile of out: see expect
+	bits  map[int]number // of an allreduce, by index: what the first to finish had
+	fold  bool           // the order of reduction must be that of the ranks
+	fault error
 }
 
 // A number is what a chunk's tile holds: a sum, which does not care about
@@ -72,12 +72,9 @@ type runner struct {
 
 func newMachine(l *plan.Lowered, tiles int, inPlace, wire bool, rng *rand.Rand) *machine {
 	n, p := l.Plan.Ranks, l.Plan
-	m := &machine{l: l, tiles: tiles, inPlace: inPlace, wire: wire, rng: rng}
+	m := &machine{l: l, tiles: tiles, inPlace: inPlace, wire: wire, rng: rng, bits: map[int]number{}}
 	m.counter = make([]uint64, n)
 	m.ranks = make([]runner, n)
-	m.want = make([]uint64, p.Chunks*tiles)
-	m.bits = make([]number, p.Chunks*tiles)
-	m.hasOut = make([]bool, p.Chunks*tiles)
 	garbage := func(size int) []number {
 		b := make([]number, size)
 		for i := range b {
@@ -85,26 +82,105 @@ func newMachine(l *plan.Lowered, tiles int, inPlace, wire bool, rng *rand.Rand) 
 		}
 		return b
 	}
+	block := p.Chunks * tiles
 	for r := range n {
-		m.in = append(m.in, garbage(p.Chunks*tiles))
-		for i, v := range m.in[r] {
-			m.want[i] += v.sum
+		l := layoutOf(p.Collective, r, p.Root, n)
+		in, out := garbage(l.in*block), garbage(l.out*block)
+		if inPlace && l.shared {
+			if l.in >= l.out {
+				out = in[l.at*block:][:l.out*block]
+			} else {
+				in = out[l.at*block:][:l.in*block]
+			}
 		}
-		out := m.in[r]
-		if !inPlace {
-			out = garbage(p.Chunks * tiles)
-		}
-		m.out = append(m.out, out)
-		m.scratch = append(m.scratch, garbage(p.Scratch*l.Depth))
+		m.in, m.out = append(m.in, in), append(m.out, out)
+		m.scratch = append(m.scratch, garbage(p.Scratch*m.l.Depth))
 		m.seen = append(m.seen, make([]uint64, n))
 		m.queue = append(m.queue, make([][]message, n))
 	}
-	if n > 1 {
-		for i := range m.want {
-			m.want[i] *= lastFactor
+	for r := range n {
+		m.want = append(m.want, make([]number, len(m.out[r])))
+		for i := range m.want[r] {
+			m.want[r][i] = m.expect(r, i/block, i%block)
 		}
 	}
 	return m
+}
+
+// A layout says how many blocks a rank brings, whether its two buffers share
+// memory in place, and at which block of the larger one the smaller one lies.
+type layout struct {
+	in, out int
+	shared  bool
+	at      int
+}
+
+// layoutOf says in the machine's own words what the collectives are.
+func layoutOf(c plan.Collective, r, root, n int) layout {
+	isRoot := r == root
+	ifRoot := func(k int) int {
+		if isRoot {
+			return k
+		}
+		return 0
+	}
+	switch c {
+	case plan.AllReduce, plan.Barrier:
+		return layout{1, 1, true, 0}
+	case plan.Broadcast:
+		return layout{ifRoot(1), 1, isRoot, 0}
+	case plan.Reduction:
+		return layout{1, ifRoot(1), isRoot, 0}
+	case plan.Gather:
+		return layout{1, ifRoot(n), isRoot, root}
+	case plan.AllGather:
+		return layout{1, n, true, r}
+	case plan.Scatter:
+		return layout{ifRoot(n), 1, isRoot, root}
+	case plan.ReduceScatter:
+		return layout{n, 1, true, r}
+	case plan.AllToAll:
+		return layout{n, n, false, 0}
+	}
+	panic(c)
+}
+
+// expect returns what a rank wants in its out, at an offset in a block: the
+// very number that another brings, or the sum of numbers and the hash of their
+// reduction in rank order.
+func (m *machine) expect(r, b, offset int) number {
+	root, block := m.l.Plan.Root, m.l.Plan.Chunks*m.tiles
+	switch m.l.Plan.Collective {
+	case plan.AllReduce, plan.Reduction:
+		return m.total(offset)
+	case plan.ReduceScatter:
+		return m.total(r*block + offset)
+	case plan.Broadcast:
+		return m.in[root][offset]
+	case plan.Gather, plan.AllGather:
+		return m.in[b][offset]
+	case plan.Scatter:
+		return m.in[root][r*block+offset]
+	case plan.AllToAll:
+		return m.in[b][r*block+offset]
+	}
+	return number{}
+}
+
+// total reduces what all ranks bring at an index of their inputs.
+func (m *machine) total(i int) number {
+	acc := m.in[0][i]
+	for _, in := range m.in[1:] {
+		acc = acc.with(in[i])
+	}
+	if len(m.in) > 1 {
+		acc.sum *= lastFactor
+	}
+	return acc
+}
+
+func (a number) with(b number) number {
+	return number{a.sum + b.sum, a.hash*0xd1342543de82ef95 ^ (b.hash + 1)}
 }
 
 func (m *machine) at(q plan.Place, tile int) *number {
@@ -160,15 +236,19 @@ func (m *machine) run() error {
 // untouched shows that nobody has written to a buffer after its owner left.
 func (m *machine) untouched() error {
 	for r := range m.ranks {
-		for i := range m.in[r] {
-			mark := number{^uint64(r), uint64(i)}
-			if m.in[r][i] != mark || m.out[r][i] != mark {
-				return fmt.Errorf("a buffer of rank %d was written after the call", r)
+		for _, buf := range [][]number{m.in[r], m.out[r]} {
+			for _, v := range buf {
+				if v != gonemark(r) {
+					return fmt.Errorf("a buffer of rank %d was written after the call", r)
+				}
 			}
 		}
 	}
 	return nil
 }
+
+// gonemark is what a rank that has left fills its buffers with.
+func gonemark(r int) number { return number{^uint64(r), uint64(r)} }
 
 // step lets one actor, a rank or a queue, do one thing. It reports whether
 // there was anything to do.
@@ -219,8 +299,7 @@ func (m *machine) step(actor int) bool {
 		if w.operand == 0 {
 			w.acc = v
 		} else {
-			w.acc.sum += v.sum
-			w.acc.hash = w.acc.hash*0xd1342543de82ef95 ^ (v.hash + 1)
+			w.acc = w.acc.with(v)
 		}
 		if w.operand++; w.operand == len(a.Srcs) {
 			if a.Last {
@@ -297,28 +376,55 @@ func (m *machine) leave(r int) {
 		}
 	} else {
 		for i, v := range m.out[r] {
-			if !m.hasOut[i] {
-				m.hasOut[i], m.bits[i] = true, v
-			}
-			if m.fault == nil && v.sum != m.want[i] {
-				m.fault = fmt.Errorf("rank %d has a wrong result in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
-			}
-			if m.fault == nil && v.hash != m.bits[i].hash {
-				m.fault = fmt.Errorf("rank %d has another order of reduction in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
+			if err := m.wrong(r, i, v); err != nil && m.fault == nil {
+				m.fault = err
 			}
 		}
 	}
 	m.publish(r, nil, m.l.End(m.tiles))
-	for i := range m.in[r] {
-		mark := number{^uint64(r), uint64(i)}
-		m.in[r][i], m.out[r][i] = mark, mark
+	for _, buf := range [][]number{m.in[r], m.out[r]} {
+		for i := range buf {
+			buf[i] = gonemark(r)
+		}
 	}
+}
+
+// wrong returns what is wrong with a result. The hash of a reduction is only
+// held against that of the other ranks, unless fold says more.
+func (m *machine) wrong(r, i int, v number) error {
+	want := m.want[r][i]
+	if v.sum != want.sum {
+		return fmt.Errorf("rank %d has a wrong result in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
+	}
+	switch m.l.Plan.Collective {
+	case plan.AllReduce, plan.Reduction, plan.ReduceScatter:
+		if m.fold {
+			break
+		}
+		if m.l.Plan.Collective != plan.AllReduce {
+			return nil // nobody else has this one
+		}
+		if _, ok := m.bits[i]; !ok {
+			m.bits[i] = v
+		}
+		want = m.bits[i]
+	}
+	if v.hash != want.hash {
+		return fmt.Errorf("rank %d has another order of reduction in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
+	}
+	return nil
 }
 
 // tryToBreak runs the programs in many schedules and returns the first
 // failure. It covers one tile and many, in place and not, and where the plan
 // needs no mapped memory, also the wire.
 func tryToBreak(l *plan.Lowered, schedules int, seed uint64) error {
+	return breakIt(l, schedules, seed, false)
+}
+
+// breakIt is tryToBreak, with fold for programs that must reduce in the order
+// of the ranks.
+func breakIt(l *plan.Lowered, schedules int, seed uint64, fold bool) error {
 	tiles := []int{1, 2, l.Depth + 1, l.Depth + l.MaxSkew() + 2}
 	if l.Plan.Collective == plan.Barrier {
 		tiles = tiles[:1]
@@ -327,7 +433,9 @@ func tryToBreak(l *plan.Lowered, schedules int, seed uint64) error {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		t := tiles[len(tiles)-1-i%len(tiles)]
 		wire := l.Plan.Reach().PutOnly() && rng.IntN(2) == 0
-		if err := newMachine(l, t, rng.IntN(2) == 0, wire, rng).run(); err != nil {
+		m := newMachine(l, t, rng.IntN(2) == 0, wire, rng)
+		m.fold = fold
+		if err := m.run(); err != nil {
 			return fmt.Errorf("schedule %d, %d tiles: %w", i, t, err)
 		}
 	}

@@ -88,6 +88,18 @@ func mutants(l *plan.Lowered) []mutant {
 	return ms
 }
 
+// chunksAt returns how many chunks the buffer of a place has.
+func chunksAt(p *plan.Plan, q plan.Place) int {
+	l := layoutOf(p.Collective, q.Rank, p.Root, p.Ranks)
+	switch q.Buf {
+	case plan.In:
+		return l.in * p.Chunks
+	case plan.Out:
+		return l.out * p.Chunks
+	}
+	return p.Scratch
+}
+
 func mutantsOfAction(l *plan.Lowered, r, j int, add func(kind string, change func(m *plan.Lowered, a *plan.Action))) {
 	prog := &l.Programs[r]
 	a := &prog.Actions[j]
@@ -147,19 +159,13 @@ func mutantsOfAction(l *plan.Lowered, r, j int, add func(kind string, change fun
 			add("drop destination", func(_ *plan.Lowered, a *plan.Action) { a.Dsts = slices.Delete(a.Dsts, i, i+1) })
 		}
 	}
-	limit := func(q plan.Place) int {
-		if q.Buf == plan.Scratch {
-			return l.Plan.Scratch
-		}
-		return l.Plan.Chunks
-	}
 	for i, q := range a.Srcs {
-		if n := limit(q); n > 1 {
+		if n := chunksAt(l.Plan, q); n > 1 {
 			add("change source chunk", func(_ *plan.Lowered, a *plan.Action) { a.Srcs[i].Chunk = (q.Chunk + 1) % n })
 		}
 	}
 	for i, q := range a.Dsts {
-		if n := limit(q); n > 1 {
+		if n := chunksAt(l.Plan, q); n > 1 {
 			add("change destination chunk", func(_ *plan.Lowered, a *plan.Action) { a.Dsts[i].Chunk = (q.Chunk + 1) % n })
 		}
 	}

@@ -52,6 +52,12 @@ func (c tally) String() string {
 		c.mutants, c.broken, c.refused, c.equal, c.missed)
 }
 
+// anyRoot returns a root by chance, or 0 for a collective without one.
+func anyRoot(c plan.Collective, n int, rng *rand.Rand) int {
+	all := roots(c, n)
+	return all[rng.IntN(len(all))]
+}
+
 func report(t *testing.T, kinds map[string]*tally) {
 	var sum tally
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
@@ -77,16 +83,16 @@ func sample[T any](ms []T, n int, rng *rand.Rand) []T {
 // TestMutatedPrograms changes lowered programs in every way, one change at a
 // time, and shows that the verifier accepts none that the machine can break.
 func TestMutatedPrograms(t *testing.T) {
-	each, schedules := 300, 80
+	each, schedules := 120, 80
 	if testing.Short() {
-		each, schedules = 60, 40
+		each, schedules = 20, 40
 	}
 	kinds := map[string]*tally{}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, g := range generators {
 		for _, n := range []int{2, 3, 4, 5} {
 			for _, depth := range []int{1, 2} {
-				p, err := g.new(n, 0)
+				p, err := g.new(n, anyRoot(g.collective, n, rng))
 				if err != nil {
 					t.Fatal(err)
 				}

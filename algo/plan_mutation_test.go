@@ -64,6 +64,11 @@ func planMutants(p *plan.Plan) []planMutant {
 				}
 			})
 		}
+		if len(s.Dsts) > 1 {
+			for i := range s.Dsts {
+				add("drop destination", func(_ *plan.Plan, s *plan.Step) { s.Dsts = slices.Delete(s.Dsts, i, i+1) })
+			}
+		}
 		for i := range s.After {
 			add("drop after", func(_ *plan.Plan, s *plan.Step) { s.After = slices.Delete(s.After, i, i+1) })
 		}
@@ -82,14 +87,14 @@ func planMutants(p *plan.Plan) []planMutant {
 			}
 		}
 		for i, q := range s.Srcs {
-			if q.Buf != plan.Scratch && p.Chunks > 1 {
-				add("change source chunk", func(_ *plan.Plan, s *plan.Step) { s.Srcs[i].Chunk = (q.Chunk + 1) % p.Chunks })
+			if n := chunksAt(p, q); n > 1 {
+				add("change source chunk", func(_ *plan.Plan, s *plan.Step) { s.Srcs[i].Chunk = (q.Chunk + 1) % n })
 			}
 			add("change source buffer", func(_ *plan.Plan, s *plan.Step) { s.Srcs[i].Buf = (q.Buf + 1) % 3 })
 		}
 		for i, q := range s.Dsts {
-			if q.Buf != plan.Scratch && p.Chunks > 1 {
-				add("change destination chunk", func(_ *plan.Plan, s *plan.Step) { s.Dsts[i].Chunk = (q.Chunk + 1) % p.Chunks })
+			if n := chunksAt(p, q); n > 1 {
+				add("change destination chunk", func(_ *plan.Plan, s *plan.Step) { s.Dsts[i].Chunk = (q.Chunk + 1) % n })
 			}
 			add("change destination rank", func(_ *plan.Plan, s *plan.Step) { s.Dsts[i].Rank = (q.Rank + 1) % p.Ranks })
 		}
@@ -103,15 +108,15 @@ func planMutants(p *plan.Plan) []planMutant {
 // refuses is run as well, where it can be lowered, to see whether it was
 // worth refusing.
 func TestMutatedPlans(t *testing.T) {
-	each, schedules := 300, 40
+	each, schedules := 200, 40
 	if testing.Short() {
-		each, schedules = 50, 20
+		each, schedules = 30, 20
 	}
 	kinds := map[string]*tally{}
 	rng := rand.New(rand.NewPCG(2, 2))
 	for _, g := range generators {
 		for _, n := range []int{2, 3, 4} {
-			p, err := g.new(n, 0)
+			p, err := g.new(n, anyRoot(g.collective, n, rng))
 			if err != nil {
 				t.Fatal(err)
 			}
