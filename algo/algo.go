@@ -13,6 +13,7 @@ type generator struct {
 	name       string
 	collective plan.Collective
 	new        func(ranks, root int) (*plan.Plan, error)
+	cost       func(ranks int) Cost // of the plan for 2 or more ranks
 }
 
 // generators is in the order in which [Names] lists them. Each family has its
@@ -39,18 +40,31 @@ func Names(c plan.Collective) []string {
 // The root counts for collectives that have one and is 0 for the others. For
 // an unknown name the error is an [*UnknownError].
 func New(name string, ranks, root int) (*plan.Plan, error) {
+	g, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.fault(ranks, root); err != nil {
+		return nil, err
+	}
+	return g.new(ranks, root)
+}
+
+func find(name string) (*generator, error) {
 	var known []string
-	for _, g := range generators {
-		if g.name == name {
-			// An empty plan has the same limits, and says what is wrong.
-			if b := plan.NewRooted(name, g.collective, ranks, root, 1); b.Err() != nil {
-				return nil, b.Err()
-			}
-			return g.new(ranks, root)
+	for i := range generators {
+		if generators[i].name == name {
+			return &generators[i], nil
 		}
-		known = append(known, g.name)
+		known = append(known, generators[i].name)
 	}
 	return nil, &UnknownError{Name: name, Known: known}
+}
+
+// fault returns what is wrong with the number of ranks or the root: an empty
+// plan has the same limits, and says what is wrong.
+func (g *generator) fault(ranks, root int) error {
+	return plan.NewRooted(g.name, g.collective, ranks, root, 1).Err()
 }
 
 // An UnknownError reports a name that no algorithm has.
@@ -64,9 +78,9 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("algo: no algorithm %q; there are %s", e.Name, strings.Join(e.Known, ", "))
 }
 
-// alone returns the plan of an allreduce among one rank: a copy.
-func alone(name string) (*plan.Plan, error) {
-	b := plan.NewBuilder(name, plan.AllReduce, 1, 1)
+// alone returns the plan of a collective among one rank: a copy.
+func alone(name string, c plan.Collective) (*plan.Plan, error) {
+	b := plan.NewBuilder(name, c, 1, 1)
 	b.Copy(0, plan.In.At(0, 0), plan.Out.At(0, 0))
 	return b.Plan()
 }

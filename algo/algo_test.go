@@ -4,6 +4,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -14,12 +16,25 @@ import (
 	"github.com/tutti-go/tutti/plan"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden plans in testdata")
+var (
+	update = flag.Bool("update", false, "rewrite the golden plans in testdata")
+	full   = flag.Bool("full", false, "lower and verify the plans for every root, also of more than 16 ranks")
+)
 
 const maxRanks = 64
 
-// A cost is what an algorithm's doc comment promises, summed over all ranks.
-type cost struct {
+// A promise is what an algorithm's doc comment says about its plans for 2 or
+// more ranks, besides the [Cost].
+type promise struct {
+	counts func(n int) counts
+	reach  func(n int) plan.Reach
+	// rooted: counts and Cost are those of root 0. Else they are the same
+	// for every root.
+	rooted bool
+}
+
+// counts are summed over all ranks.
+type counts struct {
 	steps  int
 	moves  int // chunks that a rank reads from or writes to a peer
 	copies int // chunks that a rank copies within its own memory
@@ -28,54 +43,24 @@ type cost struct {
 	depth  int
 }
 
+// always is a reach that does not depend on the number of ranks.
+func always(r plan.Reach) func(int) plan.Reach { return func(int) plan.Reach { return r } }
+
 // log2 returns ⌊log2 n⌋.
 func log2(n int) int { return bits.Len(uint(n)) - 1 }
 
-var promises = map[string]struct {
-	cost  func(n int) cost
-	reach plan.Reach // for 2 or more ranks
-}{
-	"allreduce/direct": {
-		func(n int) cost { return cost{steps: n, moves: 2 * n * (n - 1)} },
-		plan.Reach{PeerData: true},
-	},
-	"allreduce/oneshot": {
-		func(n int) cost { return cost{steps: 2 * n, moves: n * (n - 1), copies: n, skew: 1} },
-		plan.Reach{PeerScratchRead: true},
-	},
-	"allreduce/staged": {
-		func(n int) cost {
-			return cost{steps: n * (2*n - 1), moves: 2 * n * (n - 1), copies: 2 * n * (n - 1), skew: 2, depth: 3}
-		},
-		plan.Reach{PeerScratchRead: true},
-	},
-	"allreduce/ring": {
-		func(n int) cost {
-			return cost{steps: 4 * n * (n - 1), moves: 2 * n * (n - 1), puts: 2 * n * (n - 1), copies: n * (n - 1), skew: 2 * (n - 1)}
-		},
-		plan.Reach{PeerPut: true},
-	},
-	"allreduce/tree": {
-		func(n int) cost {
-			return cost{steps: 3*(n-1) + n/2, moves: 2 * (n - 1), puts: 2 * (n - 1), copies: n - 1, skew: 2 * log2(n)}
-		},
-		plan.Reach{PeerPut: true},
-	},
-	"barrier/direct": {
-		func(n int) cost { return cost{steps: 2 * n, moves: n * (n - 1), copies: n, skew: 1} },
-		plan.Reach{PeerScratchRead: true},
-	},
-	"barrier/dissemination": {
-		func(n int) cost {
-			rounds := bits.Len(uint(n - 1))
-			return cost{steps: 2 * n * rounds, moves: n * rounds, puts: n * rounds, skew: -1}
-		},
-		plan.Reach{PeerPut: true},
-	},
-}
+// promises has the promises of every family, each from the family's own test
+// file.
+var promises = func() map[string]promise {
+	all := map[string]promise{}
+	for _, family := range []map[string]promise{mappedPromises, treePromises, exchangePromises} {
+		maps.Copy(all, family)
+	}
+	return all
+}()
 
-func measure(p *plan.Plan) cost {
-	c := cost{steps: len(p.Steps)}
+func measure(p *plan.Plan) counts {
+	c := counts{steps: len(p.Steps)}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		remote := 0
@@ -96,60 +81,145 @@ func measure(p *plan.Plan) cost {
 	return c
 }
 
-// TestEveryPlan proves each algorithm for every number of ranks, at two
-// depths, and holds it to the cost that its doc comment promises.
+// roots returns the roots there are.
+func roots(c plan.Collective, n int) []int {
+	if !c.Rooted() {
+		return []int{0}
+	}
+	all := make([]int, n)
+	for r := range all {
+		all[r] = r
+	}
+	return all
+}
+
+// proved reports whether TestEveryPlan lowers and verifies the plan for the
+// root, which takes most of its time: it does up to 16 ranks and for a few
+// roots beyond, with -full for all.
+func proved(n, root int) bool {
+	return n <= 16 || *full || slices.Contains([]int{0, 1, n / 2, n - 1}, root)
+}
+
+// TestEveryPlan checks each algorithm for every number of ranks and every
+// root, holds it to its cost and to what else its doc comment promises, and
+// proves it at two depths where [proved] says so.
 func TestEveryPlan(t *testing.T) {
 	for _, g := range generators {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			promise := promises[g.name]
 			for n := 1; n <= maxRanks; n++ {
-				if testing.Short() && n > 17 && n != 31 && n != 32 && n != maxRanks {
+				if testing.Short() && n > 9 && n != 15 && n != 16 && n != 17 && n != maxRanks {
 					continue
 				}
-				p, err := New(g.name, n, 0)
-				if err != nil {
-					t.Fatalf("%d ranks: %v", n, err)
-				}
-				if err := p.Check(); err != nil {
-					t.Errorf("%d ranks: %v", n, err)
-				}
-				if p.Name != g.name || p.Collective != g.collective || p.Ranks != n {
-					t.Errorf("%d ranks: the plan says %s, %v, %d ranks", n, p.Name, p.Collective, p.Ranks)
-				}
-				want, reach := promise.cost(n), promise.reach
-				if n == 1 {
-					want, reach = cost{}, plan.Reach{}
-					if g.collective == plan.AllReduce {
-						want = cost{steps: 1, copies: 1}
+				for _, root := range roots(g.collective, n) {
+					if testing.Short() && n > 17 && !slices.Contains([]int{0, 1, n - 1}, root) {
+						continue
 					}
-				}
-				for _, depth := range []int{2, 4} {
-					l, err := plan.Lower(p, depth)
-					if err != nil {
-						t.Fatalf("%d ranks: %v", n, err)
+					if err := holds(g, n, root); err != nil {
+						t.Fatalf("%d ranks, root %d: %v", n, root, err)
 					}
-					if err := l.Verify(); err != nil {
-						t.Errorf("%d ranks, depth %d: %v", n, depth, err)
-					}
-					skew := want.skew
-					if depth < want.depth {
-						skew = 0
-					}
-					if s := l.MaxSkew(); skew >= 0 && s != skew {
-						t.Errorf("%d ranks, depth %d: skew %d, want %d", n, depth, s, skew)
-					}
-				}
-				got := measure(p)
-				got.skew, got.depth = want.skew, want.depth
-				if got != want {
-					t.Errorf("%d ranks: %+v, promised %+v", n, got, want)
-				}
-				if r := p.Reach(); r != reach {
-					t.Errorf("%d ranks: reach %+v, want %+v", n, r, reach)
 				}
 			}
 		})
+	}
+}
+
+// holds returns what is wrong with the plan of a generator.
+func holds(g generator, n, root int) error {
+	p, err := New(g.name, n, root)
+	if err != nil {
+		return err
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	if p.Name != g.name || p.Collective != g.collective || p.Ranks != n || p.Root != root {
+		return fmt.Errorf("the plan says %s, %v, %d ranks, root %d", p.Name, p.Collective, p.Ranks, p.Root)
+	}
+	want, reach := counts{}, plan.Reach{}
+	switch {
+	case n > 1:
+		want, reach = promises[g.name].counts(n), promises[g.name].reach(n)
+	case g.collective != plan.Barrier:
+		want = counts{steps: 1, copies: 1}
+	}
+	if root == 0 || !promises[g.name].rooted {
+		got := measure(p)
+		got.skew, got.depth = want.skew, want.depth
+		if got != want {
+			return fmt.Errorf("%+v, promised %+v", got, want)
+		}
+		if err := costs(g.name, p); err != nil {
+			return err
+		}
+	}
+	if r := p.Reach(); r != reach {
+		return fmt.Errorf("reach %+v, want %+v", r, reach)
+	}
+	if !proved(n, root) {
+		return nil
+	}
+	for _, depth := range []int{2, 4} {
+		l, err := plan.Lower(p, depth)
+		if err != nil {
+			return err
+		}
+		if err := l.Verify(); err != nil {
+			return fmt.Errorf("depth %d: %w", depth, err)
+		}
+		skew := want.skew
+		if depth < want.depth {
+			skew = 0
+		}
+		if root > 0 && promises[g.name].rooted {
+			skew = -1
+		}
+		if s := l.MaxSkew(); skew >= 0 && s != skew {
+			return fmt.Errorf("depth %d: skew %d, want %d", depth, s, skew)
+		}
+	}
+	return nil
+}
+
+// costs counts what the formula says.
+func costs(name string, p *plan.Plan) error {
+	const tiny = 1e-9
+	want, err := CostFor(name, p.Ranks)
+	if err != nil {
+		return err
+	}
+	got := CostOf(p)
+	if got.Alpha != want.Alpha || math.Abs(got.Beta-want.Beta) > tiny || math.Abs(got.Gamma-want.Gamma) > tiny {
+		return fmt.Errorf("the plan costs %+v, the formula says %+v", got, want)
+	}
+	return nil
+}
+
+// TestCostOf counts a plan that is small enough to count by hand.
+func TestCostOf(t *testing.T) {
+	in, out, scratch := plan.In.At, plan.Out.At, plan.Scratch.At
+	b := plan.NewRooted("gather/by-hand", plan.Gather, 2, 1, 2)
+	b.Copy(0, in(0, 0), scratch(0, 0), scratch(0, 1)) // 2 chunks of the 4 of Out
+	b.Copy(0, in(0, 1), out(1, 1))                    // 1
+	b.Copy(1, scratch(0, 1), out(1, 0))               // 1, after a wait
+	b.Copy(1, in(1, 0), out(1, 2))                    // 1
+	b.Copy(0, in(1, 1), out(1, 3))                    // 2: there and back
+	p, err := b.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := CostOf(p), (Cost{1, 5. / 4, 0}); got != want {
+		t.Errorf("cost %+v, want %+v", got, want)
+	}
+	b = plan.NewBuilder("allreduce/by-hand", plan.AllReduce, 3, 1)
+	b.Copy(1, in(1, 0), scratch(2, 0))
+	b.Reduce(2, []plan.Place{scratch(2, 0)}, in(2, 0), scratch(2, 0), in(0, 0))
+	b.Copy(2, scratch(2, 0), out(0, 0), out(1, 0), out(2, 0))
+	if p, err = b.Plan(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := CostOf(p), (Cost{1, 3, 2}); got != want {
+		t.Errorf("cost %+v, want %+v", got, want)
 	}
 }
 
@@ -157,12 +227,16 @@ func TestEveryPlan(t *testing.T) {
 // is what there is to review in a change to an algorithm.
 func TestGolden(t *testing.T) {
 	for _, g := range generators {
-		for _, n := range []int{2, 3, 4, 8} {
-			p, err := g.new(n, 0)
+		for _, size := range []struct{ ranks, root int }{{2, 0}, {3, 0}, {4, 0}, {8, 0}, {4, 2}} {
+			n, root := size.ranks, size.root
+			if root > 0 && !g.collective.Rooted() {
+				continue
+			}
+			p, err := g.new(n, root)
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", fmt.Sprintf("%s-%d.plan", strings.ReplaceAll(g.name, "/", "-"), n))
+			file := filepath.Join("testdata", goldenName(g.name, n, root))
 			if *update {
 				if err := os.WriteFile(file, []byte(p.String()), 0o644); err != nil {
 					t.Fatal(err)
@@ -186,30 +260,59 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+func goldenName(name string, ranks, root int) string {
+	file := fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), ranks)
+	if root > 0 {
+		file += fmt.Sprintf("-root%d", root)
+	}
+	return file + ".plan"
+}
+
+// TestNames: every name is found under its collective, and what it promises
+// is written down.
 func TestNames(t *testing.T) {
-	for _, c := range []plan.Collective{plan.AllReduce, plan.Barrier} {
-		names := Names(c)
-		if len(names) < 2 {
-			t.Errorf("%v has the algorithms %v", c, names)
-		}
-		for _, name := range names {
+	listed := 0
+	for _, c := range plan.Collectives() {
+		for _, name := range Names(c) {
+			listed++
 			if _, ok := promises[name]; !ok {
-				t.Errorf("%s promises no cost", name)
+				t.Errorf("%s promises nothing", name)
 			}
+			if family, _, _ := strings.Cut(name, "/"); family != c.String() {
+				t.Errorf("%s is listed under %v", name, c)
+			}
+		}
+	}
+	if listed != len(generators) || len(promises) != len(generators) {
+		t.Errorf("%d generators, %d names, %d promises", len(generators), listed, len(promises))
+	}
+	for _, c := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+		if names := Names(c); len(names) < 2 {
+			t.Errorf("%v has the algorithms %v", c, names)
 		}
 	}
 }
 
 func TestNewErrors(t *testing.T) {
-	_, err := New("allreduce/magic", 4, 0)
 	var unknown *UnknownError
-	if !errors.As(err, &unknown) || !strings.Contains(err.Error(), "allreduce/ring") {
+	if _, err := New("allreduce/magic", 4, 0); !errors.As(err, &unknown) || !strings.Contains(err.Error(), "allreduce/ring") {
 		t.Errorf("an unknown name gives %v", err)
+	}
+	if _, err := CostFor("allreduce/magic", 4); !errors.As(err, &unknown) {
+		t.Errorf("the cost of an unknown name gives %v", err)
 	}
 	for _, g := range generators {
 		for _, n := range []int{-1, 0, plan.MaxRanks + 1} {
 			if _, err := New(g.name, n, 0); err == nil {
 				t.Errorf("%s accepts %d ranks", g.name, n)
+			}
+			if _, err := CostFor(g.name, n); err == nil {
+				t.Errorf("%s has a cost for %d ranks", g.name, n)
+			}
+		}
+		for _, root := range []int{-1, 4} {
+			if _, err := New(g.name, 4, root); err == nil {
+				t.Errorf("%s accepts root %d of 4 ranks", g.name, root)
 			}
 		}
 	}

@@ -5,10 +5,16 @@ import "github.com/tutti-go/tutti/plan"
 // mappedGenerators work on memory that ranks map of each other: the callers'
 // buffers, or scratch.
 var mappedGenerators = []generator{
-	{"allreduce/direct", plan.AllReduce, unrooted(AllReduceDirect)},
-	{"allreduce/oneshot", plan.AllReduce, unrooted(AllReduceOneShot)},
-	{"allreduce/staged", plan.AllReduce, unrooted(AllReduceStaged)},
-	{"barrier/direct", plan.Barrier, unrooted(BarrierDirect)},
+	{"allreduce/direct", plan.AllReduce, unrooted(AllReduceDirect), func(n int) Cost {
+		return Cost{0, share(2*(n-1), n), share(n-1, n)}
+	}},
+	{"allreduce/oneshot", plan.AllReduce, unrooted(AllReduceOneShot), func(n int) Cost {
+		return Cost{1, share(n, 1), share(n-1, 1)}
+	}},
+	{"allreduce/staged", plan.AllReduce, unrooted(AllReduceStaged), func(n int) Cost {
+		return Cost{2, share(4*(n-1), n), share(n-1, n)}
+	}},
+	{"barrier/direct", plan.Barrier, unrooted(BarrierDirect), func(int) Cost { return Cost{Alpha: 1} }},
 }
 
 // AllReduceDirect is allreduce/direct: everything is mapped, and rank r reduces chunk
@@ -23,9 +29,10 @@ var mappedGenerators = []generator{
 //	Out 1   │ Σ0 │    │ Σ1 │    │ Σ2 │
 //	Out 2   └ Σ0 ┘    └ Σ1 ┘    └ Σ2 ┘
 //
-// Cost for each rank: α + 2(n-1)/n·b·β + (n-1)/n·b·γ, in 1 step; over all
-// ranks every byte is read once and written once, which no algorithm on
-// shared memory can beat. Sources are in rank order, whoever reduces.
+// Cost for each rank: 2(n-1)/n·b·β + (n-1)/n·b·γ, in 1 step, which waits for
+// nobody once all have arrived; over all ranks every byte is read once and
+// written once, which no algorithm on shared memory can beat. Sources are in
+// rank order, whoever reduces.
 //
 // Source: the one-pass form of the direct reduce-scatter and allgather for
 // shared memory; R. L. Graham, G. Shipman, "MPI Support for Multi-core
@@ -33,7 +40,7 @@ var mappedGenerators = []generator{
 func AllReduceDirect(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/direct"
 	if ranks == 1 {
-		return alone(name)
+		return alone(name, plan.AllReduce)
 	}
 	b := plan.NewBuilder(name, plan.AllReduce, ranks, ranks)
 	for r := range ranks {

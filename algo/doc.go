@@ -2,10 +2,12 @@
 // from the number of ranks to a plan. A file opens with the picture, the
 // cost and the source.
 //
-// Costs are for n ranks and b bytes in the α-β-γ model: α for a message or
-// a wait for another rank, β for a byte moved between ranks, γ for a byte
-// combined. Copies inside a rank count as β too. With tiles in flight the
-// terms of different steps overlap; the formulas are for one tile.
+// Costs are for n ranks and b bytes in the α-β-γ model: α for a wait for
+// another rank, β for a byte moved between ranks, γ for a byte combined.
+// Copies inside a rank count as β too. With tiles in flight the terms of
+// different steps overlap; the formulas are for one tile. [Cost] says exactly
+// what is counted, and a test counts it.
 //
-// [New] finds an algorithm by name, [Names] lists them.
+// [New] finds an algorithm by name, [Names] lists them, [CostFor] has the
+// formula.
 package algo

@@ -24,7 +24,7 @@ import "github.com/tutti-go/tutti/plan"
 func AllReduceOneShot(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/oneshot"
 	if ranks == 1 {
-		return alone(name)
+		return alone(name, plan.AllReduce)
 	}
 	b := plan.NewBuilder(name, plan.AllReduce, ranks, 1)
 	for r := range ranks {

@@ -1,11 +1,19 @@
 package algo
 
-import "github.com/tutti-go/tutti/plan"
+import (
+	"math/bits"
+
+	"github.com/tutti-go/tutti/plan"
+)
 
 // exchangeGenerators let all ranks send and receive at the same time.
 var exchangeGenerators = []generator{
-	{"allreduce/ring", plan.AllReduce, unrooted(AllReduceRing)},
-	{"barrier/dissemination", plan.Barrier, unrooted(BarrierDissemination)},
+	{"allreduce/ring", plan.AllReduce, unrooted(AllReduceRing), func(n int) Cost {
+		return Cost{2 * (n - 1), share(3*(n-1), n), share(n-1, n)}
+	}},
+	{"barrier/dissemination", plan.Barrier, unrooted(BarrierDissemination), func(n int) Cost {
+		return Cost{Alpha: bits.Len(uint(n - 1))}
+	}},
 }
 
 // AllReduceRing is allreduce/ring: every rank puts only to its right neighbour. Going
@@ -21,10 +29,10 @@ var exchangeGenerators = []generator{
 //	rank r:   S[n-1+k] ◄── put ── left      chunk c = r-k, complete
 //	          S[n-1+k] ─► Out[c]            ── put ─► right's S[n+k]
 //
-// Cost for each rank: 2(n-1)·α + 2(n-1)/n·b·β + (n-1)/n·b·γ, in 4(n-1)
-// steps: 2(n-1) puts, which is the least number of bytes that any algorithm
-// can send, n-1 reductions and n-1 copies out of scratch. Puts go to scratch
-// only, so nothing needs to be mapped or exposed.
+// Cost for each rank: 2(n-1)·α + 3(n-1)/n·b·β + (n-1)/n·b·γ, in 4(n-1)
+// steps: 2(n-1) puts of 2(n-1)/n·b, which is the least that any algorithm can
+// send, n-1 reductions and n-1 copies out of scratch. Puts go to scratch only,
+// so nothing needs to be mapped or exposed.
 //
 // Each step has scratch of its own. Sharing a chunk between the two rounds
 // would be correct, but would hold it for n steps and end the pipelining.
@@ -34,7 +42,7 @@ var exchangeGenerators = []generator{
 func AllReduceRing(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/ring"
 	if ranks == 1 {
-		return alone(name)
+		return alone(name, plan.AllReduce)
 	}
 	n := ranks
 	b := plan.NewBuilder(name, plan.AllReduce, n, n)

@@ -30,7 +30,7 @@ import "github.com/tutti-go/tutti/plan"
 func AllReduceStaged(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/staged"
 	if ranks == 1 {
-		return alone(name)
+		return alone(name, plan.AllReduce)
 	}
 	b := plan.NewBuilder(name, plan.AllReduce, ranks, ranks)
 	// Rank r begins with its right neighbour's chunk, so that at any moment

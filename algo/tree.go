@@ -1,10 +1,17 @@
 package algo
 
-import "github.com/tutti-go/tutti/plan"
+import (
+	"math/bits"
+
+	"github.com/tutti-go/tutti/plan"
+)
 
 // treeGenerators pass data along trees and chains.
 var treeGenerators = []generator{
-	{"allreduce/tree", plan.AllReduce, unrooted(AllReduceTree)},
+	{"allreduce/tree", plan.AllReduce, unrooted(AllReduceTree), func(n int) Cost {
+		height := bits.Len(uint(n)) - 1
+		return Cost{2 * height, share(min(max(n-1, 2), 4), 1), share(min(n-1, 2), 1)}
+	}},
 }
 
 // AllReduceTree is allreduce/tree: a binary tree sums up to the root, rank 0, and the
@@ -18,11 +25,12 @@ var treeGenerators = []generator{
 //	3   4   5            down: S[2] ◄── put ── parent
 //	                           S[2] ─► Out, ── put ─► children's S[2]
 //
-// Cost: 2h·α + 3h·b·β + 2h·b·γ for a tree of height h = ⌊log2 n⌋ and one
-// tile; over many tiles each rank sends at most 3b and receives at most 3b.
-// Over all ranks there are 2(n-1) puts, n-1 copies to Out, and one reduction
-// for each rank that has a child, ⌊n/2⌋. A leaf needs one put and one copy.
-// Puts go to scratch only, so nothing needs to be mapped or exposed.
+// Cost: 2h·α + 4·b·β + 2·b·γ for a tree of height h = ⌊log2 n⌋: a rank with a
+// parent and two children, of which there are some from 5 ranks on, puts three
+// times and copies to Out. 4 ranks take 3·b·β, 2 or 3 ranks 2·b·β, and 2 ranks
+// 1·b·γ. Over all ranks there are 2(n-1) puts, n-1 copies to Out, and one
+// reduction for each rank that has a child, ⌊n/2⌋. A leaf needs one put and
+// one copy. Puts go to scratch only, so nothing needs to be mapped or exposed.
 //
 // Source: the textbook binary tree, pipelined as in P. Sanders, J. Speck,
 // J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
@@ -30,7 +38,7 @@ var treeGenerators = []generator{
 func AllReduceTree(ranks int) (*plan.Plan, error) {
 	const name = "allreduce/tree"
 	if ranks == 1 {
-		return alone(name)
+		return alone(name, plan.AllReduce)
 	}
 	const left, right, down = 0, 1, 2 // scratch chunks
 	b := plan.NewBuilder(name, plan.AllReduce, ranks, 1)

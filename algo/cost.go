@@ -1,0 +1,107 @@
+package algo
+
+import "github.com/tutti-go/tutti/plan"
+
+// A Cost is what a plan costs in the α-β-γ model: for a call of b bytes the
+// time Alpha·α + Beta·b·β + Gamma·b·γ, where b is the size that benchmarks
+// give: the buffer of one block, or where one side has a block for every rank,
+// that whole buffer.
+//
+// It is counted for one tile and for the busiest rank of each term. What every
+// call does besides is not in it: that all ranks arrive before, and that a
+// rank waits in the end for peers that use its buffers.
+type Cost struct {
+	// Alpha is the number of waits for another rank on the longest chain of
+	// dependencies: the edges in it between steps of different ranks.
+	Alpha int
+	// Beta is what a rank moves to or from peers' memory, or copies within
+	// its own, as a multiple of b. Each place at a peer counts, read or
+	// written; in a copy that touches no peer each destination counts.
+	Beta float64
+	// Gamma is what a rank combines, as a multiple of b: the sources of each
+	// reduce beyond the first.
+	Gamma float64
+}
+
+// CostOf counts the cost of a plan. The plan must pass [plan.Plan.Check].
+func CostOf(p *plan.Plan) Cost {
+	var cost Cost
+	if p.Collective == plan.Barrier {
+		cost.Alpha = waits(p) // tokens have no bytes
+		return cost
+	}
+	moved, combined := make([]int, p.Ranks), make([]int, p.Ranks) // by rank, in chunks
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		moved[s.Rank] += traffic(s)
+		combined[s.Rank] += len(s.Srcs) - 1
+	}
+	blocks := 1
+	for _, b := range []plan.Buf{plan.In, plan.Out} {
+		blocks = max(blocks, p.Collective.Blocks(b, p.Root, p.Root, p.Ranks))
+	}
+	for r := range p.Ranks {
+		cost.Beta = max(cost.Beta, share(moved[r], blocks*p.Chunks))
+		cost.Gamma = max(cost.Gamma, share(combined[r], blocks*p.Chunks))
+	}
+	cost.Alpha = waits(p)
+	return cost
+}
+
+// waits returns the most edges between ranks on a path through the plan. The
+// order in which a rank runs its steps adds nothing: a step that waits longer
+// runs later.
+func waits(p *plan.Plan) int {
+	most, at := 0, make([]int, len(p.Steps))
+	for i := range p.Steps {
+		for _, a := range p.Steps[i].After {
+			n := at[a]
+			if p.Steps[a].Rank != p.Steps[i].Rank {
+				n++
+			}
+			at[i] = max(at[i], n)
+		}
+		most = max(most, at[i])
+	}
+	return most
+}
+
+// traffic returns how many chunks a step moves, in the sense of [Cost].
+func traffic(s *plan.Step) int {
+	remote := 0
+	for _, places := range [][]plan.Place{s.Srcs, s.Dsts} {
+		for _, q := range places {
+			if q.Rank != s.Rank {
+				remote++
+			}
+		}
+	}
+	if remote == 0 && s.Op == plan.Copy {
+		return len(s.Dsts)
+	}
+	return remote
+}
+
+// share returns part/whole.
+func share(part, whole int) float64 { return float64(part) / float64(whole) }
+
+// CostFor returns the cost of the plan that the named algorithm makes for the
+// given number of ranks, without making it. Where the cost depends on the
+// root, it is that of root 0. For an unknown name the error is an
+// [*UnknownError].
+func CostFor(name string, ranks int) (Cost, error) {
+	g, err := find(name)
+	if err != nil {
+		return Cost{}, err
+	}
+	if err := g.fault(ranks, 0); err != nil {
+		return Cost{}, err
+	}
+	switch {
+	case ranks > 1:
+		return g.cost(ranks), nil
+	case g.collective == plan.Barrier:
+		return Cost{}, nil
+	}
+	return Cost{Beta: 1}, nil // a copy from In to Out
+}
