@@ -23,9 +23,9 @@ func chainTree(n, root int) *tree {
 // least there can be. One tile takes n-1 hops; over many tiles all ranks work
 // at once, on n different tiles, so this is for long messages.
 //
-// Source: the pipeline of J. L. Träff, A. Ripke, "Optimal broadcast for fully
-// connected processor-node networks", J. Parallel Distrib. Comput. 68(7), 2008,
-// section 2.
+// Source: the linear pipeline, as compared with trees in P. Sanders, J. Speck,
+// J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
+// and scan", Parallel Computing 35(12), 2009.
 func BroadcastChain(ranks, root int) (*plan.Plan, error) {
 	return broadcastAlong("broadcast/chain", ranks, root, chainTree(ranks, root))
 }

@@ -25,8 +25,8 @@ func starTree(n, root int) *tree {
 // it is not of, so blocks may differ in size, and a rank needs to know only
 // its own. The root waits for n-1 ranks.
 //
-// Source: the linear gather of R. Thakur, R. Rabenseifner, W. Gropp, Int. J.
-// High Performance Computing Applications 19(1), 2005, and of every MPI.
+// Source: the textbook form, which MPICH has for blocks that differ in size
+// (MPI_Gatherv, MPI_Scatterv).
 func GatherLinear(ranks, root int) (*plan.Plan, error) {
 	return gatherAlong("gather/linear", ranks, root, starTree(ranks, root))
 }
