@@ -75,9 +75,10 @@ func binaryTree(n, root int) *tree {
 //
 // Cost: 2h·α + 4b·β + 2b·γ for a tree of height h = ⌊log2 n⌋: an inner rank
 // puts its sum to its parent and the total to two children, and copies it to
-// Out. 4 ranks take 3b·β, 2 or 3 ranks 2b·β, and 2 ranks b·γ. Over all ranks there are 2(n-1) puts, n-1 copies to Out, and one
-// reduction for each rank that has a child, ⌊n/2⌋. A leaf needs one put and
-// one copy. Puts go to scratch only, so nothing needs to be mapped or exposed.
+// Out. 4 ranks take 3b·β, 2 or 3 ranks 2b·β, and 2 ranks b·γ. Over all ranks
+// there are 2(n-1) puts, n-1 copies to Out, and one reduction for each rank
+// that has a child, ⌊n/2⌋. A leaf needs one put and one copy. Puts go to
+// scratch only, so nothing needs to be mapped or exposed.
 //
 // Source: the textbook binary tree, pipelined as in P. Sanders, J. Speck,
 // J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
