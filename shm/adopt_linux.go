@@ -41,8 +41,8 @@ var _ link.Adopter = (*Fabric)(nil)
 // whole pages, is C's brk heap, a stack, a mapping of a file, shared, not
 // readable and writable, executable, or adopted before; and, where that can be
 // found out quickly, if it is marked by madvise in a way that other pages would
-// not keep (MADV_DONTFORK and such). Three things cannot be seen and are for the caller
-// to know. Memory that is registered with a device (ibv_reg_mr,
+// not keep (MADV_DONTFORK and such). Three things cannot be seen and are for
+// the caller to know. Memory that is registered with a device (ibv_reg_mr,
 // cudaHostRegister) must not be adopted, for the device would go on with the
 // old pages. Nor may a buffer in the stack of a thread that is not the main
 // one. And an allocator that gets the memory back before Release must not count
