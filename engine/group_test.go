@@ -394,7 +394,7 @@ func TestCloseBesideACallOfAGroup(t *testing.T) {
 // TestGroupsLeakNothing: groups come and go without a trace.
 func TestGroupsLeakNothing(t *testing.T) {
 	const n, warm = 3, 10
-	rounds := 100
+	rounds := 50
 	if testing.Short() {
 		rounds = 20
 	}
