@@ -103,6 +103,7 @@ struct bench_opt {
 // leaves the result on all of them.
 struct bench_lib {
 	int rank, ranks;
+	int part_stays; // in place, reduce_scatter leaves each rank's part where it was, not first
 	void *self;
 	void (*barrier)(void *self);
 	void (*max)(void *self, double *v, size_t n);
@@ -401,7 +402,7 @@ static double bench_wrong(const struct bench_opt *o, const struct bench_lib *l, 
 		wrong += bench_differ(o, recv->at, 0, n, 0, BENCH_ROOT, 1);
 		break;
 	case OP_REDUCE_SCATTER:
-		wrong += bench_differ(o, recv->at, 0, n, r * n, 0, l->ranks);
+		wrong += bench_differ(o, recv->at, o->in_place && l->part_stays ? r * n : 0, n, r * n, 0, l->ranks);
 		break;
 	case OP_GATHER:
 		if (!root)
@@ -499,6 +500,12 @@ static void bench_plan(const struct bench_opt *o, double call, int *iters, int *
 		*batch = (int)(o->cap / 3 / call) > 0 ? (int)(o->cap / 3 / call) : 1;
 }
 
+// In place a sender of a part finds it where it is to be in the whole.
+static const void *bench_send_at(const struct bench_opt *o, const struct bench_shape *s, const struct bench_buf *send)
+{
+	return o->in_place ? send->at + s->own * 4 : send->at;
+}
+
 // bench_check_call makes one call and counts what is wrong after it.
 static double bench_check_call(const struct bench_opt *o, const struct bench_lib *l, const struct bench_shape *s, struct bench_buf *send, struct bench_buf *recv)
 {
@@ -515,7 +522,7 @@ static double bench_check_call(const struct bench_opt *o, const struct bench_lib
 	l->barrier(l->self);
 	bench_reset(o, l, s, send, recv);
 	l->barrier(l->self);
-	l->call(l->self, o, send->at, recv->at, s->count);
+	l->call(l->self, o, bench_send_at(o, s, send), recv->at, s->count);
 	// Nobody goes on while somebody may still be reading or writing.
 	l->barrier(l->self);
 	return bench_wrong(o, l, s, send, recv);
@@ -530,8 +537,7 @@ static void bench_size(const struct bench_opt *o, const struct bench_lib *l, siz
 	size_t need = o->in_place && shape.nsend > shape.nrecv ? shape.nsend : shape.nrecv;
 	struct bench_buf rbuf = bench_alloc(need);
 	struct bench_buf sbuf = o->in_place ? rbuf : bench_alloc(shape.nsend);
-	// In place the sender of a part finds it where the call expects it.
-	const void *send = o->in_place ? rbuf.at + shape.own * 4 : sbuf.at;
+	const void *send = bench_send_at(o, &shape, &sbuf);
 	void *recv = rbuf.at;
 	bench_reset(o, l, &shape, &sbuf, &rbuf);
 	if (l->prepare)

@@ -22,6 +22,7 @@ const char* const ops = "no such op in oneCCL's host collectives";
 bool known(bench_op op) {
   switch (op) {
     case OP_GATHER: case OP_GATHERV: case OP_SCATTER: case OP_SCATTERV: case OP_REDUCE_SCATTERV:
+    case OP_SENDRECV:  // wants a GPU
       return false;
     default:
       return true;
@@ -50,20 +51,15 @@ void call(void* self, const bench_opt* o, const void* send, void* recv, size_t c
     case OP_REDUCE: ccl::reduce(send, recv, count, type, sum, BENCH_ROOT, comm).wait(); break;
     case OP_ALLGATHER: ccl::allgather(send, recv, count, type, comm).wait(); break;
     case OP_ALLGATHERV: ccl::allgatherv(send, count, recv, p.counts, type, comm).wait(); break;
-    case OP_REDUCE_SCATTER: ccl::reduce_scatter(send, recv, count, type, sum, comm).wait(); break;
+    case OP_REDUCE_SCATTER: {
+      // In place a rank's part of the result is where its part of the input was.
+      char* to = static_cast<char*>(recv) + (o->in_place ? static_cast<size_t>(p.rank) * count * 4 : 0);
+      ccl::reduce_scatter(send, to, count, type, sum, comm).wait();
+      break;
+    }
     case OP_ALLTOALL: ccl::alltoall(send, recv, count, type, comm).wait(); break;
     case OP_ALLTOALLV: ccl::alltoallv(send, p.counts, recv, p.counts, type, comm).wait(); break;
     case OP_BARRIER: ccl::barrier(comm).wait(); break;
-    case OP_SENDRECV: {
-      // As one group both are under way before either is waited for.
-      ccl::group_start();
-      auto s = ccl::send(const_cast<void*>(send), count, type, (p.rank + 1) % p.ranks, comm);
-      auto r = ccl::recv(recv, count, type, (p.rank + p.ranks - 1) % p.ranks, comm);
-      ccl::group_end();
-      s.wait();
-      r.wait();
-      break;
-    }
     default: bench_die(ops, "");
   }
 }
@@ -79,6 +75,7 @@ int main(int argc, char** argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   bench_lib l = {};
+  l.part_stays = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &l.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &l.ranks);
   try {
