@@ -8,13 +8,6 @@ import (
 	"time"
 )
 
-// A Point is one thing to measure: a collective, so many ranks, so many bytes.
-type Point struct {
-	Op    string
-	Ranks int
-	Bytes int64
-}
-
 var (
 	defaultRanks = []int{2, 4}
 	defaultSizes = []int64{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}
@@ -29,8 +22,6 @@ type group struct {
 	ranks int
 	sizes []int64
 }
-
-func (g group) point(bytes int64) Point { return Point{g.op.Name, g.ranks, bytes} }
 
 // A barrier has one size, which is none.
 func groupsOf(ops []Op, ranks []int, sizes []int64) []group {
