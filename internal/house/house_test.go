@@ -17,6 +17,7 @@ const module = "github.com/tutti-go/tutti"
 var mayImport = map[string][]string{
 	"mem":               {},
 	"reduce":            {"mem"},
+	"reduce/codec":      {"mem", "reduce"},
 	"plan":              {},
 	"algo":              {"plan"},
 	"tune":              {"plan"},
@@ -29,6 +30,7 @@ var mayImport = map[string][]string{
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
 	"internal/cpu":      {},
+	"internal/float16":  {},
 	"internal/futex":    {},
 	"internal/house":    {},
 	"internal/move":     {},
