@@ -79,7 +79,8 @@ func TestMaxErrorTable(t *testing.T) {
 
 // TestTwoHopError reduces contributions of n ranks as they would, once with
 // that of the reducing rank raw, and compares with the exact sum. Where all
-// ranks contribute the same, errors add up and come near to the bound.
+// ranks contribute the same, errors add up and come near to half the bound, or
+// more: what has been rounded once may need no second rounding.
 func TestTwoHopError(t *testing.T) {
 	const count = 4 * Block
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -97,7 +98,7 @@ func TestTwoHopError(t *testing.T) {
 					if round%4 > 1 {
 						divisor = ranks
 					}
-					most := float32(math.Ldexp(1, rng.IntN(12)-6))
+					most := float32(math.Ldexp(1.0625, rng.IntN(12)-6)) // just above where places are widest
 					exact, got := make([]float64, count), make([]float32, count)
 					var srcs []Operand
 					x := make([]float32, count)
@@ -129,7 +130,7 @@ func TestTwoHopError(t *testing.T) {
 						nearest = max(nearest, lost/bound)
 					}
 				}
-				if nearest < 0.3 {
+				if nearest < 0.4 {
 					t.Errorf("no loss comes nearer to its bound than %v of it", nearest)
 				}
 			})
