@@ -17,6 +17,7 @@ const module = "github.com/tutti-go/tutti"
 var mayImport = map[string][]string{
 	"mem":               {},
 	"reduce":            {"mem"},
+	"reduce/codec":      {"mem", "reduce"},
 	"plan":              {},
 	"algo":              {"plan"},
 	"tune":              {"plan"},
@@ -30,6 +31,7 @@ var mayImport = map[string][]string{
 	"bench/peers":       {},
 	"internal/cmalloc":  {},
 	"internal/cpu":      {},
+	"internal/float16":  {},
 	"internal/futex":    {},
 	"internal/house":    {},
 	"internal/move":     {},
