@@ -97,6 +97,7 @@ type Comm struct {
 	rows     [][]uint64 // of the present call, by rank; for v forms
 	programs map[programKey]*program
 	team     *team
+	coder    *coder  // nil until a call is compressed
 	worker   *worker // runs asynchronous calls; nil until there is one
 }
 

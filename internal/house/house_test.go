@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	"link/linktest":     {"mem", "link"},
 	"shm":               {"mem", "link"},
 	"bootstrap":         {},
-	"engine":            {"mem", "reduce", "plan", "tune", "link"},
+	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
