@@ -136,7 +136,8 @@ func (c *Comm) parcelOf(k *call, o *operand, src []byte) []byte {
 	}
 	form, count := k.wire.codec(), len(src)/4
 	if o.scratch {
-		return src[:form.EncodedBytes(count)]
+		// A code may be longer than so few elements, but not than their tile.
+		return unsafe.Slice(unsafe.SliceData(src), form.EncodedBytes(count))
 	}
 	if c.coder == nil {
 		c.coder = new(coder)
