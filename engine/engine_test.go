@@ -336,7 +336,7 @@ func TestAverageDividesOnce(t *testing.T) {
 	const n = 3
 	for _, m := range media {
 		for _, name := range algo.Names(plan.AllReduce) {
-			if needsMapping(name, m, n, true) {
+			if needsMapping(name, m, n, true, false) {
 				continue
 			}
 			t.Run(m.name+"/"+name, func(t *testing.T) {
