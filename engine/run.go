@@ -33,6 +33,7 @@ func (c *Comm) do(ctx context.Context, k *call) error {
 	err = c.run(ctx, k)
 	c.in.letGo()
 	c.out.letGo()
+	c.pinner.Unpin()
 	return c.exit(name, err)
 }
 
