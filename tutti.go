@@ -13,7 +13,6 @@ import (
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/internal/cpu"
-	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/shm"
 	"github.com/tutti-go/tutti/tune"
@@ -34,6 +33,10 @@ type Config struct {
 	// ("direct", "allreduce/ring"); empty or "auto" chooses by size. It must
 	// be the same on all ranks.
 	Algo string
+	// FixedOrder keeps to algorithms that combine contributions in rank order,
+	// ((0+1)+2)+3, so that floating-point results depend on the number of ranks
+	// alone and can be had again by a loop. It must be the same on all ranks.
+	FixedOrder bool
 	// Path forces a medium: "shm"; empty or "auto" chooses.
 	Path string
 	// Threads of this rank that share a large reduction; 0 means usable cores
@@ -82,6 +85,10 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 			}
 		}()
 	}
+	rules := cmp.Or(cfg.Algo, "auto")
+	if cfg.FixedOrder {
+		rules += " in rank order"
+	}
 	cores, err := jobCores(ctx, ex)
 	if err != nil {
 		return nil, err
@@ -92,7 +99,7 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	}
 	comm, err = engine.New(ctx, engine.Config{
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
-		Plan: algo.New, Choose: choose, Rules: cmp.Or(cfg.Algo, "auto"),
+		Plan: algo.New, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		Cores: cores, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,
 	})
@@ -153,11 +160,4 @@ func chooser(name string) (func(tune.Request) tune.Choice, error) {
 		}
 	}
 	return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
-}
-
-// AllReduce is Comm.AllReduce for typed slices: it combines every rank's send
-// element by element into every rank's recv. In place means send and recv are
-// the same slice.
-func AllReduce[T mem.Element](ctx context.Context, c *Comm, send, recv []T, op mem.Op) error {
-	return c.AllReduce(ctx, mem.Bytes(send), mem.Bytes(recv), mem.TypeOf[T](), op)
 }

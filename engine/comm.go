@@ -91,12 +91,14 @@ type Comm struct {
 	met      uint64  // how many of them gave notice
 	said     notice  // our last notice; peers are fetching the one that they see
 	in, out  located // the buffers of the current call, where notice was given of them
-	base     uint64  // progress before the current call
+	pinner   runtime.Pinner
+	base     uint64 // progress before the current call
 	knocks   [collectives]knock
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms
 	programs map[programKey]*program
 	team     *team
+	coder    *coder  // nil until a call is compressed
 	worker   *worker // runs asynchronous calls; nil until there is one
 }
 

@@ -139,6 +139,7 @@ func (x *Exchange) reset() {
 	for i := range x.ops {
 		x.ops[i].at.letGo()
 	}
+	x.comm.post.pinner.Unpin()
 	clear(x.ops) // the buffers are the caller's
 	x.ops, x.err = x.ops[:0], nil
 }
@@ -254,6 +255,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 				}
 			} else if c.family.attach && c.fetchFar(len(m.buf)) {
 				what.kind = parcelFar
+				pin(&p.pinner, m.buf, 0)
 			}
 		}
 		if what.kind != parcelHere {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"runtime"
 	"unsafe"
 
 	"github.com/tutti-go/tutti/link"
@@ -29,6 +30,8 @@ type post struct {
 	out  []outgoing // by receiver
 	in   []incoming // by sender
 	own  *Exchange  // of Send, Recv and SendRecv
+	// pinner holds the buffers whose addresses peers have been told.
+	pinner runtime.Pinner
 }
 
 const (

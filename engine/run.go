@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/tune"
@@ -34,6 +33,7 @@ func (c *Comm) do(ctx context.Context, k *call) error {
 	err = c.run(ctx, k)
 	c.in.letGo()
 	c.out.letGo()
+	c.pinner.Unpin()
 	return c.exit(name, err)
 }
 
@@ -216,12 +216,3 @@ func (c *Comm) interrupted(ctx context.Context) error {
 }
 
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
-
-// unit is what pieces of a block are whole multiples of, in bytes, so that no
-// two of them share what is written as one.
-func (w Wire) unit() int {
-	if w == WireFull {
-		return link.LineBytes
-	}
-	return codedUnit
-}
