@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"shm":               {"mem", "link"},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "plan", "tune", "link"},
+	"bucket":            {"mem", "engine"},
 	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
