@@ -15,7 +15,8 @@ type Copier interface {
 	// Attach reports whether ReadFrom and WriteTo work with this peer: nil,
 	// or an *AttachError that says why the machine forbids it and what would
 	// change that. It was tried out when the link was made; Attach only looks
-	// it up.
+	// it up. The peer may find otherwise of this rank: ranks that must choose
+	// alike have to tell each other.
 	Attach() error
 
 	// ReadFrom fills dst from addr in the peer's memory. After an error some of

@@ -39,10 +39,10 @@ var _ link.Adopter = (*Fabric)(nil)
 //
 // Memory is refused, besides what link.Adopter says, if it has fewer than 16
 // whole pages, is C's brk heap, a stack, a mapping of a file, shared, not
-// readable and writable, executable, or marked by madvise in a way that other
-// pages would not keep (MADV_DONTFORK and such); and if this fabric has adopted
-// some of its pages before. Three things cannot be seen and are for the caller
-// to know. Memory that is registered with a device (ibv_reg_mr,
+// readable and writable, executable, or adopted before; and, where that can be
+// found out quickly, if it is marked by madvise in a way that other pages would
+// not keep (MADV_DONTFORK and such). Three things cannot be seen and are for
+// the caller to know. Memory that is registered with a device (ibv_reg_mr,
 // cudaHostRegister) must not be adopted, for the device would go on with the
 // old pages. Nor may a buffer in the stack of a thread that is not the main
 // one. And an allocator that gets the memory back before Release must not count
@@ -50,7 +50,9 @@ var _ link.Adopter = (*Fabric)(nil)
 // glibc and mimalloc do not; jemalloc's does, so nothing is adopted where it is
 // loaded, which can be seen only of a shared library.
 //
-// Until Release the memory is shared with children of fork, not copied.
+// Until Release the memory is shared with children of fork, not copied. And it
+// has huge pages only where the machine grants them to shared memory
+// (transparent_hugepage/shmem_enabled), which most do not.
 func (f *Fabric) Adopt(memory []byte) (*mem.Adopted, error) {
 	f.adopting.Lock()
 	defer f.adopting.Unlock()
@@ -138,6 +140,9 @@ func vet(memory []byte) (reason string, err error) {
 		if reason := touched[i].unfit(); reason != "" {
 			return reason, nil
 		}
+	}
+	if cheap, err := flagsAreCheap(len(memory)); err != nil || !cheap {
+		return "", err
 	}
 	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {

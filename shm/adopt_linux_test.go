@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -490,6 +491,45 @@ func TestCloseLosesNoWrite(t *testing.T) {
 	}
 	if kindsAt(t, memory) != ordinary || !bytes.Equal(memory, patterned(len(memory), 4)) {
 		t.Error("not as ordinary as after any other Release")
+	}
+}
+
+// TestAdoptBesideClose: several threads adopt and release when the fabric
+// closes; each finds its memory as it left it.
+func TestAdoptBesideClose(t *testing.T) {
+	checkLeaks(t)
+	for round := range 10 {
+		f := single(t)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			memory := region(t, 40)
+			pattern(memory, i)
+			wg.Go(func() {
+				for {
+					a, err := f.Adopt(memory[9:])
+					if err != nil {
+						if !errors.Is(err, link.ErrClosed) {
+							t.Error(err)
+						}
+						break
+					}
+					if err := a.Release(); err != nil {
+						t.Error(err)
+					}
+				}
+				if !bytes.Equal(memory, patterned(len(memory), i)) {
+					t.Error("the memory has changed")
+				}
+				if got := permsAt(t, memory); got != ordinary {
+					t.Errorf("the memory is %s", got)
+				}
+			})
+		}
+		time.Sleep(time.Duration(round) * time.Millisecond)
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
 	}
 }
 

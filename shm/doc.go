@@ -12,11 +12,12 @@
 // the kernel lets one rank at another's memory; or adopted, which puts a
 // region's pages in the place of its own.
 //
-// Fabric implements link.Fabric and link.Adopter; its links implement link.Mapper and
-// link.Copier. Each fabric runs a goroutine that accepts connections, two for
-// each connection that it accepted and one for each that it made; Close stops
-// them all. No call but Connect and the first Map of a region waits for a
-// peer, stopped or not; Close waits a second at most.
+// Fabric implements link.Fabric and link.Adopter; its links implement
+// link.Mapper and link.Copier. Each fabric runs a goroutine that accepts
+// connections, two for each connection that it accepted and one for each that
+// it made; Close stops them all. No call but Connect and the first Map of a
+// region waits for a peer, stopped or not; Close waits a second at most for
+// peers that do not read.
 //
 // It needs Linux with memfd_create, futex and Unix sockets.
 package shm

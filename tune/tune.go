@@ -163,7 +163,7 @@ func put(r Request) Choice {
 		return pick("bruck", "pairwise")
 	}
 	switch {
-	case r.Ordered:
+	case r.Ordered, r.Coded: // a code is made of each contribution and of the sum, no more
 		return pick("pairwise", "pairwise")
 	case r.Collective == plan.Reduction:
 		return pick("binomial", "doubletree")

@@ -30,6 +30,9 @@ func runParent(ctx context.Context, o *options, args []string, stdout, stderr io
 	if o.ranks == 0 {
 		o.ranks = max(2, cpu.Count())
 	}
+	if err := o.checkRoot(o.ranks); err != nil {
+		return err
+	}
 	if err := checkMemory(o, cpu.MemAvailable); err != nil {
 		return err
 	}
@@ -60,27 +63,41 @@ func jobSizes(o *options) []int {
 	return sizes
 }
 
+// algorithm is what Tutti is told to use. The name of an algorithm means that
+// of the collective, where there is one only.
+func (o *options) algorithm() string {
+	if o.algo == "" || o.algo == "auto" || strings.Contains(o.algo, "/") {
+		return o.algo
+	}
+	form := ""
+	for _, op := range o.ops {
+		switch {
+		case op.exchanges():
+		case form == "":
+			form = op.form.String()
+		case form != op.form.String():
+			return o.algo
+		}
+	}
+	return form + "/" + o.algo
+}
+
 // checkNames asks Tutti whether it knows the algorithm and the path. Outside
 // of a job Init gets no further than that.
 func checkNames(ctx context.Context, o *options) error {
 	if o.roofline {
 		return nil
 	}
-	// With its collective, the name of another one's algorithm is unknown.
-	algo, prefix := o.algo, o.collective.String()+"/"
-	if algo != "" && algo != "auto" && !strings.HasPrefix(algo, prefix) {
-		algo = prefix + algo
+	if o.algo != "" && o.algo != "auto" {
+		if err := checkAlgo(ctx, o); err != nil {
+			return err
+		}
 	}
-	c, err := tutti.Init(ctx, tutti.Config{Algo: algo, Path: o.path})
+	c, err := tutti.Init(ctx, tutti.Config{Path: o.path})
 	var bad *tutti.ConfigError
 	switch {
 	case err == nil:
 		return c.Close()
-	case errors.As(err, &bad) && bad.Field == "Algo":
-		ours := slices.DeleteFunc(bad.Known, func(name string) bool {
-			return strings.Contains(name, "/") && !strings.HasPrefix(name, prefix)
-		})
-		return unknown("algo", o.algo, ours)
 	case errors.As(err, &bad) && bad.Field == "Path":
 		return unknown("path", bad.Value, bad.Known)
 	case errors.Is(err, bootstrap.ErrNoEnvironment):
@@ -89,14 +106,42 @@ func checkNames(ctx context.Context, o *options) error {
 	return err
 }
 
+// checkAlgo refuses an algorithm that none of the operations has, and lists
+// those that they have.
+func checkAlgo(ctx context.Context, o *options) error {
+	_, err := tutti.Init(ctx, tutti.Config{Algo: "?"}) // to hear of all
+	var bad *tutti.ConfigError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	known := []string{"auto"}
+	for _, name := range bad.Known {
+		collective, bare, _ := strings.Cut(name, "/")
+		if !slices.ContainsFunc(o.ops, func(op *operation) bool { return !op.exchanges() && op.form.String() == collective }) {
+			continue
+		}
+		if o.algo == name || o.algo == bare {
+			return nil
+		}
+		known = append(known, name)
+	}
+	return unknown("algo", o.algo, known)
+}
+
 // memoryNeeded is what all ranks take together.
 func memoryNeeded(o *options) uint64 {
-	each := uint64(o.buffers()) * uint64(o.largest()+guardBytes)
-	if o.roofline {
-		each = 0
-	}
 	samples := 24 * uint64(o.iters) // this rank's, the slowest's, the floor's
-	need := uint64(o.ranks) * (each + samples + rankSlack)
+	if o.overlap {
+		samples *= 2
+	}
+	need := uint64(o.ranks) * (samples + rankSlack)
+	for rank := range o.ranks {
+		if o.roofline {
+			break
+		}
+		send, recv := o.room(rank, o.ranks)
+		need += uint64(max(0, send) + max(0, recv) + 2*guardBytes)
+	}
 	if o.roofline || o.vsRoofline {
 		need += uint64(rigBytes(o.ranks, o.largest()))
 	}

@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T, n int) []link.Fabric) {
 		{"MapIsTheSameMemory", mapIsTheSameMemory},
 		{"MapUnknownRegion", mapUnknownRegion},
 		{"KeepOutlivesFree", keepOutlivesFree},
+		{"CopyByAddress", copyByAddress},
 		{"CloseTellsPeer", closeTellsPeer},
 		{"LostTellsLateComers", lostTellsLateComers},
 		{"ForgottenIsNotTold", forgottenIsNotTold},
@@ -408,6 +409,37 @@ func keepOutlivesFree(t *testing.T, a, b end) {
 	}
 	if err := errors.Join(a.fabric.Close(), release()); err != nil { // in this order it must be harmless
 		t.Error(err)
+	}
+}
+
+// copyByAddress: both ranks are in this process, so an address is one.
+func copyByAddress(t *testing.T, a, _ end) {
+	c, ok := a.Link.(link.Copier)
+	if !ok {
+		return
+	}
+	if err := c.Attach(); err != nil {
+		var e *link.AttachError
+		if !errors.As(err, &e) || e.Why == "" {
+			t.Errorf("a reason that does not say much: %v", err)
+		}
+		t.Skip("NOT TESTED here: ", err)
+	}
+	theirs, ours := bytes.Repeat([]byte{1}, 100_000), make([]byte, 70_000)
+	if err := c.ReadFrom(ours, address(theirs)+5); err != nil || !bytes.Equal(ours, theirs[:len(ours)]) {
+		t.Errorf("ReadFrom: %v", err)
+	}
+	if err := c.WriteTo(address(theirs)+20_000, make([]byte, 30_000)); err != nil {
+		t.Errorf("WriteTo: %v", err)
+	}
+	for i, x := range theirs {
+		if written := i >= 20_000 && i < 50_000; (x == 0) != written {
+			t.Fatalf("byte %d is %d", i, x)
+		}
+	}
+	var e *link.CopyError
+	if err := c.ReadFrom(ours, 8); !errors.As(err, &e) || e.Rank != a.rank || e.Peer != 1-a.rank || e.Write || e.Address != 8 {
+		t.Errorf("an address where nothing is: %v", err)
 	}
 }
 
