@@ -44,10 +44,12 @@ type Tensor struct {
 func Of[T mem.Element](s []T) Tensor { return Tensor{mem.TypeOf[T](), mem.Bytes(s)} }
 
 // Bucketer averages a fixed set of tensors over all ranks, once a step. It is
-// for one goroutine at a time, and as it issues calls of its Comm, no other
-// goroutine may issue any meanwhile.
+// for one goroutine at a time.
 //
-// From Ready to Wait a tensor belongs to the Bucketer.
+// From Ready to the end of Wait a tensor belongs to the Bucketer, and from the
+// first Ready of a step so does the Comm: as ranks may have their tensors ready
+// in different orders, any other call of it would come before a bucket on one
+// rank and behind it on another. A group that was split from the Comm is free.
 type Bucketer struct {
 	comm    Comm
 	op      mem.Op

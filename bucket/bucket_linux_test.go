@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 )
 
 // ranks starts a job of n goroutines. put takes a medium that maps nothing.
-func ranks(t *testing.T, n int, put bool) []*engine.Comm {
+func ranks(t testing.TB, n int, put bool) []*engine.Comm {
 	t.Helper()
 	ex := bootstrap.Memory(n)
 	fabrics := linktest.Memory(n, linktest.Options{})
@@ -49,7 +50,7 @@ func ranks(t *testing.T, n int, put bool) []*engine.Comm {
 	return comms
 }
 
-func onEveryRank(t *testing.T, n int, f func(r int) error) {
+func onEveryRank(t testing.TB, n int, f func(r int) error) {
 	t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -439,6 +440,45 @@ func TestStepsAllocateNothing(t *testing.T) {
 			if err := <-peer; err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// BenchmarkStep is a step of 64 MiB in 64 tensors between two ranks, without a
+// backward pass beside it: what the copies cost.
+func BenchmarkStep(b *testing.B) {
+	const count, elements = 64, 1 << 18
+	for _, flat := range []bool{true, false} {
+		b.Run(fmt.Sprintf("flat=%v", flat), func(b *testing.B) {
+			comms := ranks(b, 2, false)
+			b.SetBytes(4 * count * elements)
+			onEveryRank(b, 2, func(r int) (err error) {
+				var x *bucket.Bucketer
+				if flat {
+					x, err = bucket.NewFlat(b.Context(), comms[r], bucket.Config{}, slices.Repeat([]bucket.Shape{{Type: mem.F32, Elements: elements}}, count)...)
+				} else {
+					var tensors []bucket.Tensor
+					for range count {
+						tensors = append(tensors, bucket.Of(make([]float32, elements)))
+					}
+					x, err = bucket.New(b.Context(), comms[r], bucket.Config{}, tensors...)
+				}
+				if err != nil {
+					return err
+				}
+				defer x.Close()
+				for range b.N {
+					for tensor := count - 1; tensor >= 0; tensor-- {
+						if err := x.Ready(b.Context(), tensor); err != nil {
+							return err
+						}
+					}
+					if err := x.Wait(b.Context()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		})
 	}
 }

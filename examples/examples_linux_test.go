@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,14 +15,27 @@ import (
 
 var update = flag.Bool("update", false, "write testdata anew")
 
-// build makes all examples and returns the folder they are in.
-func build(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir() + "/"
-	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+// dir is the folder that the examples are built in.
+var dir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) (status int) {
+	var err error
+	if dir, err = os.MkdirTemp("", "examples-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	return dir
+	defer os.RemoveAll(dir)
+	dir += "/" // go build then takes it for a folder
+	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
 }
 
 // output runs a program and fails the test unless it ends well and is silent on
@@ -38,7 +52,6 @@ func output(t *testing.T, program string, args ...string) []byte {
 }
 
 func TestExamples(t *testing.T) {
-	dir := build(t)
 	sources, err := filepath.Glob("*/main.go")
 	if err != nil || len(sources) == 0 {
 		t.Fatalf("no examples: %v", err)
@@ -66,7 +79,6 @@ func TestExamples(t *testing.T) {
 
 // TestOtherSizes: the examples that take a number of ranks check themselves.
 func TestOtherSizes(t *testing.T) {
-	dir := build(t)
 	for name, sizes := range map[string][]string{
 		"cheatsheet": {"2", "5"},
 		"mean":       {"1", "3"},
@@ -83,7 +95,6 @@ func TestOtherSizes(t *testing.T) {
 
 // TestRefused: what an example cannot do is an error, and told so.
 func TestRefused(t *testing.T) {
-	dir := build(t)
 	for _, k := range []struct {
 		name, ranks string
 		status      int

@@ -81,7 +81,7 @@ func (r *Rank) Headline(format string, args ...any) {
 // Say prints a line for each rank, in rank order. All ranks call it: the lines
 // are gathered at rank 0, which prints them.
 func (r *Rank) Say(ctx context.Context, format string, args ...any) error {
-	line := fmt.Appendf(nil, "  rank %d  "+format+"\n", append([]any{r.Comm.Rank()}, args...)...)
+	line := fmt.Appendf(nil, "  rank %d  "+format+"\n", append([]any{r.Rank()}, args...)...)
 	lengths := make([]int64, r.Size())
 	if err := tutti.Gather(ctx, r.Comm, []int64{int64(len(line))}, lengths, 0); err != nil {
 		return err
