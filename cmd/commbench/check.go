@@ -108,16 +108,15 @@ func (c *checker) verify(g *ground) verdict {
 	}
 	checkGuard(&v.Rest, "receive", g.recvGuard)
 	checkGuard(&v.Rest, "send", g.sendGuard)
-	if c.keepsInput(g) {
-		c.unchanged(&v.Rest, g.in)
+	switch {
+	case !g.inPlace || len(g.out) == 0:
+		c.unchanged(&v.Rest, g.in, 0, len(g.in))
+	case len(g.in) > len(g.out) && !c.op.reduces(): // in place, the other ranks' blocks
+		_, own := c.inPlace()
+		c.unchanged(&v.Rest, g.in, 0, own)
+		c.unchanged(&v.Rest, g.in, own+len(g.out), len(g.in))
 	}
 	return v
-}
-
-// keepsInput: a call in place leaves its input alone where it brings no result
-// to this rank, or one that is part of the input.
-func (c *checker) keepsInput(g *ground) bool {
-	return !g.inPlace || len(g.out) == 0 || len(g.in) > len(g.out) && !c.op.reduces()
 }
 
 // share is the part of the result that this rank compares.
@@ -172,10 +171,10 @@ func (c *checker) compareTile(f *findings, got []byte, at, of, from int) {
 	c.same(f, "element %d is %s, not %s", at, got, want)
 }
 
-// unchanged checks that the input is as it was.
-func (c *checker) unchanged(f *findings, send []byte) {
-	for at := 0; at < len(send); at += checkTile {
-		got := send[at:min(at+checkTile, len(send))]
+// unchanged checks that the input is as it was, from begin to end.
+func (c *checker) unchanged(f *findings, send []byte, begin, end int) {
+	for at := begin; at < end; at += checkTile {
+		got := send[at:min(at+checkTile, end)]
 		c.same(f, "input element %d was changed to %s from %s", at, got, c.mine().part(c.input[:], at, len(got)))
 	}
 }

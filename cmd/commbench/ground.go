@@ -16,6 +16,9 @@ type ground struct {
 
 // outOfPlace lays the call out in two buffers.
 func (s *shape) outOfPlace(send, recv []byte) *ground {
+	if !s.op.moves() {
+		return &ground{}
+	}
 	in, out := s.inBytes(), s.outBytes()
 	return &ground{
 		in: send[:in:in], sendGuard: send[in : in+guardBytes],
