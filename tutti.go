@@ -29,8 +29,9 @@ type Config struct {
 	// Comm then closes what it made.
 	Exchanger bootstrap.Exchanger
 
-	// Algo forces an algorithm, by its name with or without the collective
-	// ("direct", "allreduce/ring"); empty or "auto" chooses by size. It must
+	// Algo forces an algorithm, by its name with the collective
+	// ("allreduce/ring"), or without ("direct") for all collectives that have
+	// it; empty or "auto" chooses by size. It must
 	// be the same on all ranks.
 	Algo string
 	// FixedOrder keeps to algorithms that combine contributions in rank order,
@@ -139,25 +140,29 @@ func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
 	return min(len(all), int(limit)), nil
 }
 
-// chooser is tune.Choose, or a chooser that insists on one algorithm for the
-// collective it is made for.
+// chooser is tune.Choose, or a chooser that insists on an algorithm: of one
+// collective, if the name says which, else of all that have one of that name.
 func chooser(name string) (func(tune.Request) tune.Choice, error) {
 	if name == "" || name == "auto" {
 		return tune.Choose, nil
 	}
 	var known []string
-	for _, collective := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+	forced := map[plan.Collective]string{}
+	for _, collective := range plan.Collectives() {
 		for _, candidate := range algo.Names(collective) {
 			known = append(known, candidate)
 			if candidate == name || candidate == collective.String()+"/"+name {
-				return func(r tune.Request) tune.Choice {
-					if r.Collective != collective {
-						return tune.Choose(r)
-					}
-					return tune.For(candidate, r)
-				}, nil
+				forced[collective] = candidate
 			}
 		}
 	}
-	return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
+	if len(forced) == 0 {
+		return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
+	}
+	return func(r tune.Request) tune.Choice {
+		if algorithm, ok := forced[r.Collective]; ok {
+			return tune.For(algorithm, r)
+		}
+		return tune.Choose(r)
+	}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // NoColor is the color of a rank that joins no group.
@@ -148,7 +149,7 @@ func (c *Comm) allFine(ctx context.Context, mine card, err error) ([]card, error
 // exchangeCards gives every rank's card to every rank.
 func (c *Comm) exchangeCards(ctx context.Context, mine card) ([]card, error) {
 	all := make([]byte, c.size*cardBytes)
-	if err := c.AllGather(ctx, mine.encode(), all, mem.U8); err != nil {
+	if err := c.call(ctx, call{collective: plan.AllGather, own: true, in: mine.encode(), out: all, dtype: mem.U8}); err != nil {
 		return nil, err
 	}
 	cards := make([]card, c.size)
