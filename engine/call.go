@@ -31,11 +31,19 @@ type call struct {
 // name is the call's name: that of its collective, with a v where blocks
 // differ.
 func (k *call) name() string {
-	if k.vector {
-		return k.collective.String() + "v"
+	if k.vector && int(k.collective) < len(vectorNames) {
+		return vectorNames[k.collective]
 	}
 	return k.collective.String()
 }
+
+// vectorNames are the names of the v forms, so that a call does not make one.
+var vectorNames = func() (names [collectives]string) {
+	for _, c := range plan.Collectives() {
+		names[c] = c.String() + "v"
+	}
+	return names
+}()
 
 func (k *call) bad(format string, args ...any) error {
 	return &ArgumentError{k.name(), fmt.Sprintf(format, args...)}

@@ -179,7 +179,9 @@ func given(counts []int) []int {
 // call runs a collective when those before it are done.
 func (c *Comm) call(ctx context.Context, k call) error {
 	if c.worker != nil {
-		c.worker.drain()
+		if err := c.settle(ctx, k.name()); err != nil {
+			return err
+		}
 	}
 	return c.do(ctx, &k)
 }
@@ -187,10 +189,12 @@ func (c *Comm) call(ctx context.Context, k call) error {
 // again makes a small call of which the last of its kind has left everything
 // but the buffers.
 func (c *Comm) again(ctx context.Context, n *knock, send, recv []byte) error {
-	if c.worker != nil {
-		c.worker.drain()
-	}
 	name := n.collective.String()
+	if c.worker != nil {
+		if err := c.settle(ctx, name); err != nil {
+			return err
+		}
+	}
 	if err := c.begin(name); err != nil {
 		return err
 	}

@@ -94,6 +94,7 @@ type Comm struct {
 	pinner   runtime.Pinner
 	base     uint64 // progress before the current call
 	knocks   [collectives]knock
+	knocked  knock // the last call of the door that is not among them
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms
 	programs map[programKey]*program
@@ -203,13 +204,21 @@ func (c *Comm) fail(err error) bool {
 // call has returned. Calling it again does nothing.
 //
 // It must not run beside a call: the call might still be at work in a buffer.
-// If Close notices one, it ends it with link.ErrClosed, frees nothing and
-// returns ErrBusy; Close again when the call has returned. Asynchronous calls
+// If Close notices one, also in a sub-group that it would close, it ends it
+// with link.ErrClosed, frees nothing and returns ErrBusy; Close again when the
+// call has returned. Asynchronous calls
 // that have not run yet end with link.ErrClosed.
 func (c *Comm) Close() error {
-	if c.calling && c.worker == nil {
+	if c.worker == nil && c.calling {
 		c.fail(link.ErrClosed)
 		return ErrBusy
+	}
+	var children error
+	if c.parent == nil && !c.closed.Load() {
+		// Before the fabric takes the memory under their feet.
+		if children = c.family.closeChildren(); errors.Is(children, ErrBusy) {
+			return children
+		}
 	}
 	if !c.closed.CompareAndSwap(false, true) {
 		return nil
@@ -223,7 +232,7 @@ func (c *Comm) Close() error {
 	if c.parent != nil {
 		return c.leave()
 	}
-	err := errors.Join(c.family.closeChildren(), c.family.releaseAdopted(), c.family.fabric.Close())
+	err := errors.Join(children, c.family.releaseAdopted(), c.family.fabric.Close())
 	if c.cfg.AfterClose != nil {
 		err = errors.Join(err, c.cfg.AfterClose())
 	}
@@ -242,14 +251,27 @@ func (c *Comm) leave() error {
 	return errors.Join(errs...)
 }
 
-// enter begins a collective; the caller leaves by exit.
-func (c *Comm) enter(call string) error {
-	if c.worker != nil {
-		c.worker.drain()
+// settle waits for the calls that were issued asynchronously. If ctx ends
+// before they do, it ends them too: the communicator has failed.
+func (c *Comm) settle(ctx context.Context, call string) error {
+	if c.worker == nil {
+		return nil
 	}
-	return c.begin(call)
+	if err := c.worker.settle(ctx); err != nil {
+		return c.giveUp(call, err)
+	}
+	return nil
 }
 
+// giveUp ends what was issued asynchronously because of err, which is not of
+// those calls but of the one that waits for them.
+func (c *Comm) giveUp(call string, err error) error {
+	c.fail(err)
+	c.worker.drain()
+	return c.failed(call, err)
+}
+
+// begin begins a call; the caller leaves by exit.
 func (c *Comm) begin(call string) error {
 	if c.calling || c.failures.comm.Err() != nil {
 		return c.refuse(call)
@@ -264,7 +286,7 @@ func (c *Comm) refuse(call string) error {
 	if c.calling {
 		return ErrBusy
 	}
-	return c.failed(call, c.failures.comm.Err())
+	return c.explain(call, c.failures.comm.Err())
 }
 
 // exit ends a collective. The first error stays with the communicator.
@@ -276,16 +298,26 @@ func (c *Comm) exit(call string, err error) error {
 	return c.failed(call, err)
 }
 
+// failed takes an error that a call has come to, and returns it as the caller
+// is to see it.
 func (c *Comm) failed(call string, err error) error {
-	var failure *CallError
-	if recoverable(err) || errors.As(err, &failure) {
+	if recoverable(err) {
 		return err
 	}
-	failure = &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
+	failure := c.explain(call, err)
 	if c.fail(failure) {
 		c.log.Error("the communicator failed", "rank", c.rank, "cause", failure)
 	}
 	return failure
+}
+
+// explain says of which call an error is, unless it says so itself.
+func (c *Comm) explain(call string, err error) error {
+	var failure *CallError
+	if errors.As(err, &failure) {
+		return err
+	}
+	return &CallError{Call: call, Rank: c.rank, Seq: c.calls, Err: err}
 }
 
 // recoverable reports whether err leaves all ranks in step.

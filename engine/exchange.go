@@ -100,8 +100,9 @@ func (x *Exchange) check() error {
 // is not what the other side has is a *MismatchError at the receiver, and at
 // the sender where it is too long to be sent ahead.
 func (x *Exchange) Run(ctx context.Context) error {
-	if x.comm.worker != nil {
-		x.comm.worker.drain()
+	if err := x.comm.settle(ctx, "exchange"); err != nil {
+		x.reset()
+		return err
 	}
 	return x.run(ctx)
 }
@@ -114,13 +115,7 @@ func (x *Exchange) RunAsync(ctx context.Context) (Work, error) {
 		x.reset()
 		return Work{}, err
 	}
-	if err := c.failures.comm.Err(); err != nil {
-		return Work{}, c.failed("exchange", err)
-	}
-	if c.worker == nil {
-		c.worker = newWorker(c)
-	}
-	return c.worker.issue(pending{ctx: ctx, exchange: x})
+	return c.enqueue("exchange", pending{ctx: ctx, exchange: x})
 }
 
 func (x *Exchange) run(ctx context.Context) error {
@@ -147,6 +142,7 @@ func (x *Exchange) reset() {
 // progress moves all messages until all are done.
 func (x *Exchange) progress(ctx context.Context) error {
 	c := x.comm
+	var stop error // why to end, unless one last look shows that a peer did its part
 	for idle := 0; ; {
 		moved, left := false, false
 		for i := range x.ops {
@@ -166,12 +162,12 @@ func (x *Exchange) progress(ctx context.Context) error {
 		case !left:
 			return nil
 		case moved:
-			idle = 0
+			idle, stop = 0, nil
+		case stop != nil:
+			return stop
 		default:
 			idle++
-			if err := x.idle(ctx, idle); err != nil {
-				return err
-			}
+			stop = x.idle(ctx, idle)
 		}
 	}
 }
@@ -196,7 +192,9 @@ func (x *Exchange) behind(i int) bool {
 // waits for several counters and can sleep on none of them.
 const dozing = 50 * time.Microsecond
 
-// idle passes the time when no message could be moved.
+// idle passes the time when no message could be moved, or returns why the
+// exchange should end. What a peer sent before it went away still counts, and
+// may have come since.
 func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	c := x.comm
 	if rounds <= c.patience.Polls {
@@ -245,6 +243,9 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 		if !o.free() {
 			return moved, nil
 		}
+		if err := o.refusal(m.peer); err != nil {
+			return true, err
+		}
 		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
 		if m.state == messageNew && len(m.buf) > eagerBytes && m.peer != c.rank && c.mapped {
 			m.at = c.family.locate(m.buf)
@@ -279,23 +280,14 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 // fetched looks whether the receiver has fetched a message.
 func (p *post) fetched(m *message) (bool, error) {
 	o := &p.out[m.peer]
-	if o.known < m.waitFor {
-		if o.known = o.taken.Load(); o.known < m.waitFor {
-			return false, nil
-		}
+	if !o.hasTaken(m.waitFor, 0) {
+		return false, nil
+	}
+	if err := o.refusal(m.peer); err != nil {
+		return true, err
 	}
 	m.state = messageDone
-	if r := receiptIn(o.taken); r.refused == m.waitFor {
-		theirs := message{buf: nil, dtype: mem.DType(r.dtype)}
-		sig := theirs.signature("recv")
-		sig.Bytes = int(r.bytes)
-		return true, &MismatchError{Rank: m.peer, Mine: m.signature("send"), Theirs: sig}
-	}
 	return true, nil
-}
-
-func (m *message) signature(call string) Signature {
-	return Signature{Call: call, Bytes: len(m.buf), Type: m.dtype, Root: -1}
 }
 
 func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error) {
@@ -310,14 +302,14 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 		in.number++
 		what := *parcelIn(line)
 		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) {
-			theirs := message{dtype: mem.DType(what.dtype)}
-			sig := theirs.signature("send")
-			sig.Bytes = int(what.bytes)
-			r := receipt{refused: in.number, bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
-			if err := p.took(m.peer, true, r); err != nil {
+			r := receipt{sent: what.bytes, sentType: what.dtype, expected: uint64(len(m.buf)), expectedType: uint8(m.dtype)}
+			if err := p.refuse(m.peer, r); err != nil {
 				return true, err
 			}
-			return true, &MismatchError{Rank: m.peer, Mine: m.signature("recv"), Theirs: sig}
+			return true, &MismatchError{
+				Rank: m.peer, Mine: Signature{Call: "recv", Bytes: len(m.buf), Type: m.dtype, Root: -1},
+				Theirs: Signature{Call: "send", Bytes: int(what.bytes), Type: mem.DType(what.dtype), Root: -1},
+			}
 		}
 		m.state = messageMoving
 		rest := m.buf[m.done:]
@@ -334,7 +326,7 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 			copyBytes(rest[:n], in.slots[i][:n])
 			m.done += n
 		}
-		if err := p.took(m.peer, what.kind != parcelHere, receipt{}); err != nil {
+		if err := p.took(m.peer, what.kind != parcelHere); err != nil {
 			return true, err
 		}
 	}
@@ -384,26 +376,47 @@ func copyBytes(dst, src []byte) {
 	}
 }
 
+// ready refuses a message beside a call: the exchange of single messages may
+// be that call's.
+func (c *Comm) ready(ctx context.Context) error {
+	if err := c.settle(ctx, "exchange"); err != nil {
+		return err
+	}
+	if c.calling {
+		return ErrBusy
+	}
+	return nil
+}
+
 // Send sends len(buf) bytes of elements of type t to rank to. A message that
 // is short, or has to be copied anyway, may be on its way when Send returns;
 // otherwise Send returns when the receiver has it. Two ranks that both send
 // before they receive may deadlock; SendRecv and Exchange cannot.
 func (c *Comm) Send(ctx context.Context, buf []byte, t mem.DType, to int) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	c.post.own.Send(buf, t, to)
-	return c.post.own.Run(ctx)
+	return c.post.own.run(ctx)
 }
 
 // Recv fills buf with the next message from rank from.
 func (c *Comm) Recv(ctx context.Context, buf []byte, t mem.DType, from int) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	c.post.own.Recv(buf, t, from)
-	return c.post.own.Run(ctx)
+	return c.post.own.run(ctx)
 }
 
 // SendRecv sends to one rank and receives from another, or the same, at once.
 func (c *Comm) SendRecv(ctx context.Context, send []byte, to int, recv []byte, from int, t mem.DType) error {
+	if err := c.ready(ctx); err != nil {
+		return err
+	}
 	c.post.own.Send(send, t, to)
 	c.post.own.Recv(recv, t, from)
-	return c.post.own.Run(ctx)
+	return c.post.own.run(ctx)
 }
 
 // SendAsync is Send, asynchronously. It holds up the calls issued after it

@@ -34,9 +34,11 @@ func (f *failures) lost(rank int, err error) {
 }
 
 // unlessGone forgives an error of a message to a peer that has closed its
-// communicator: it needs to know no more.
+// communicator: it needs to know no more. Of a sub-group that is closed the
+// peer has freed the control region, and that is all that is seen of it.
 func (c *Comm) unlessGone(err error) error {
-	if errors.Is(err, link.ErrClosed) && c.failures.comm.Err() == nil {
+	gone := errors.Is(err, link.ErrClosed) || c.parent != nil && errors.Is(err, link.ErrRange)
+	if gone && c.failures.comm.Err() == nil {
 		return nil
 	}
 	return err

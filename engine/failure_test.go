@@ -276,17 +276,21 @@ func (f *freeWatcher) Alloc(bytes int) (*mem.Buffer, error) {
 	return mem.NewBuffer(b.Region(), b.Bytes(), func() error { f.freed.Add(1); return b.Free() }), nil
 }
 
+// watched is shm whose rank 0 counts what it frees.
+func watched(watcher **freeWatcher) medium {
+	return medium{"shm", true, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
+		fabrics := media[0].open(t, ex)
+		*watcher = &freeWatcher{Fabric: fabrics[0].(*shm.Fabric)}
+		fabrics[0] = *watcher
+		return fabrics
+	}}
+}
+
 // TestFreeAfterFailure: a rank whose call failed may free its buffers at once,
 // but a slow peer may still be reducing in them, so they stay until Close.
 func TestFreeAfterFailure(t *testing.T) {
 	var watcher *freeWatcher
-	watched := medium{"shm", true, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
-		fabrics := media[0].open(t, ex)
-		watcher = &freeWatcher{Fabric: fabrics[0].(*shm.Fabric)}
-		fabrics[0] = watcher
-		return fabrics
-	}}
-	j := open(t, watched, 2, "", nil, 1)
+	j := open(t, watched(&watcher), 2, "", nil, 1)
 	var bufs [2]*mem.Buffer
 	for i := range bufs {
 		var err error

@@ -47,8 +47,7 @@ func (f *family) forget(child *Comm) {
 	delete(f.children, child)
 }
 
-// closeChildren closes the sub-groups that are still open, before the fabric
-// takes the memory under their feet.
+// closeChildren closes the sub-groups that are still open.
 func (f *family) closeChildren() error {
 	f.mu.Lock()
 	var open []*Comm

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
@@ -45,7 +46,37 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 		}
 	}
 	c.mapped = c.allMapped()
-	return c.agreeOnAttach(ctx, ex)
+	if err := c.agreeOnAttach(ctx, ex); err != nil {
+		return err
+	}
+	if !c.mapped {
+		for rank, l := range c.links {
+			if rank != c.rank {
+				c.links[rank] = &sharedLink{link: l}
+			}
+		}
+	}
+	return nil
+}
+
+// sharedLink is a link for several goroutines: those of sub-groups.
+type sharedLink struct {
+	mu   sync.Mutex
+	link link.Link
+}
+
+// Put implements link.Link.
+func (l *sharedLink) Put(dst mem.Remote, src []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.link.Put(dst, src)
+}
+
+// Notify implements link.Link.
+func (l *sharedLink) Notify(dst mem.Remote, v uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.link.Notify(dst, v)
 }
 
 // makeControl allocates this rank's control region.

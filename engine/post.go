@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"runtime"
 	"unsafe"
 
@@ -27,9 +28,10 @@ import (
 // order.
 type post struct {
 	comm *Comm
-	out  []outgoing // by receiver
-	in   []incoming // by sender
-	own  *Exchange  // of Send, Recv and SendRecv
+	out  []outgoing    // by receiver
+	in   []incoming    // by sender
+	own  *Exchange     // of Send, Recv and SendRecv
+	line *link.Counter // what a line is to be, where it is put
 	// pinner holds the buffers whose addresses peers have been told.
 	pinner runtime.Pinner
 }
@@ -62,13 +64,16 @@ const (
 	parcelFar           // it lies at an address of the sender
 )
 
-// receipt is what the receiver says with the counter of what it has taken,
-// where it refuses a message that it was to fetch.
+// receipt is what the receiver says with the counter of what it has taken, once
+// and for all, when a message is not what it expected: the counter then goes to
+// refused.
 type receipt struct {
-	refused uint64 // the number of the parcel, or 0
-	bytes   uint64 // what the receiver expected
-	dtype   uint8
+	sent, expected         uint64 // bytes
+	sentType, expectedType uint8
 }
+
+// refused is the count of a receiver that takes no more.
+const refused = math.MaxUint64
 
 // outgoing is the stream to a receiver, as its sender sees it.
 type outgoing struct {
@@ -113,7 +118,7 @@ func postSlotAt(i, ranks int) int {
 
 func newPost(c *Comm) post {
 	n := c.size
-	p := post{comm: c, out: make([]outgoing, n), in: make([]incoming, n)}
+	p := post{comm: c, out: make([]outgoing, n), in: make([]incoming, n), line: new(link.Counter)}
 	room := func(control []byte, peer int) []byte {
 		return control[c.layout.post+peer*streamBytes(n):][:streamBytes(n)]
 	}
@@ -142,12 +147,28 @@ func newPost(c *Comm) post {
 
 // free reports whether the next parcel of the stream may be written.
 func (o *outgoing) free() bool {
-	next := o.number + 1
-	if next <= o.known+postLines {
-		return true
+	return o.hasTaken(o.number+1, postLines)
+}
+
+// hasTaken reports whether the receiver has taken all parcels up to number,
+// but for the last few. Where it has refused one it has.
+func (o *outgoing) hasTaken(number, few uint64) bool {
+	if o.known < refused && o.known+few < number {
+		o.known = o.taken.Load()
 	}
-	o.known = o.taken.Load()
-	return next <= o.known+postLines
+	return o.known == refused || o.known+few >= number
+}
+
+// refusal is the error of a stream whose receiver has refused a message.
+func (o *outgoing) refusal(to int) error {
+	if o.known != refused {
+		return nil
+	}
+	r := receiptIn(o.taken)
+	side := func(call string, bytes uint64, t uint8) Signature {
+		return Signature{Call: call, Bytes: int(bytes), Type: mem.DType(t), Root: -1}
+	}
+	return &MismatchError{Rank: to, Mine: side("send", r.sent, r.sentType), Theirs: side("recv", r.expected, r.expectedType)}
 }
 
 // parcelIn is the parcel in a line, and inlineIn the room behind it.
@@ -176,17 +197,16 @@ func (p *post) send(to int, what parcel, data []byte) error {
 	}
 	c := p.comm
 	n := c.size
-	var line link.Counter
-	*parcelIn(&line) = what
+	*parcelIn(p.line) = what
 	if short {
-		copy(inlineIn(&line), data)
+		copy(inlineIn(p.line), data)
 	} else if len(data) > 0 {
 		if err := c.links[to].Put(mem.Remote{Region: c.peerRegions[to], Offset: o.offset + postSlotAt(i, n)}, data); err != nil {
 			return err
 		}
 	}
 	at := mem.Remote{Region: c.peerRegions[to], Offset: o.offset + postLineAt(i)}
-	if err := c.links[to].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, line.Data[:]); err != nil {
+	if err := c.links[to].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, p.line.Data[:]); err != nil {
 		return err
 	}
 	return c.links[to].Notify(at, o.number)
@@ -194,24 +214,34 @@ func (p *post) send(to int, what parcel, data []byte) error {
 
 // took tells a sender how far its parcels have been taken. now is for parcels
 // that it waits for.
-func (p *post) took(from int, now bool, r receipt) error {
+func (p *post) took(from int, now bool) error {
 	in := &p.in[from]
 	if !now && in.number%postTakeEach != 0 {
 		return nil
 	}
 	if in.taken != nil {
-		*receiptIn(in.taken) = r
 		in.taken.Raise(in.number)
 		return nil
 	}
 	c := p.comm
-	at := mem.Remote{Region: c.peerRegions[from], Offset: in.offset}
-	if r.refused != 0 {
-		var line link.Counter
-		*receiptIn(&line) = r
-		if err := c.links[from].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, line.Data[:]); err != nil {
-			return err
-		}
+	return c.unlessGone(c.links[from].Notify(mem.Remote{Region: c.peerRegions[from], Offset: in.offset}, in.number))
+}
+
+// refuse tells a sender that its message is not what is expected here. Nothing
+// that it sends is taken any more.
+func (p *post) refuse(from int, r receipt) error {
+	in := &p.in[from]
+	if in.taken != nil {
+		*receiptIn(in.taken) = r
+		in.taken.Raise(refused)
+		return nil
 	}
-	return c.links[from].Notify(at, in.number)
+	c := p.comm
+	at := mem.Remote{Region: c.peerRegions[from], Offset: in.offset}
+	*receiptIn(p.line) = r
+	err := c.links[from].Put(mem.Remote{Region: at.Region, Offset: at.Offset + 8}, p.line.Data[:])
+	if err == nil {
+		err = c.links[from].Notify(at, refused)
+	}
+	return c.unlessGone(err)
 }

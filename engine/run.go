@@ -59,7 +59,7 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	if c.mapped {
 		request.Blind = true
 		if k.collective == plan.Barrier || c.choose(request).IsOneShot() {
-			return c.knock(ctx, k)
+			return c.knock(ctx, k, &c.knocks[k.collective])
 		}
 		request.Blind = false
 	}
@@ -83,7 +83,7 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	choice := c.choose(request)
 	if choice.IsOneShot() && c.fitsDoor(k) {
 		c.base += plan.Arrived
-		return c.knock(ctx, k)
+		return c.knock(ctx, k, &c.knocked)
 	}
 	p, err := c.program(k, choice)
 	if err == nil {
@@ -104,13 +104,15 @@ func (c *Comm) fitsDoor(k *call) bool {
 	return c.mapped && !k.vector && k.wire == WireFull && payloadBytes(k.collective, k.block, c.size) <= slotBytes
 }
 
-// knock takes a call through the door, and remembers how for the next one of
-// its kind: checks, kernel and choice would weigh in the smallest calls.
-func (c *Comm) knock(ctx context.Context, k *call) error {
+// knock takes a call through the door, and leaves in n how. In knocks it is
+// found by the next call of its kind: checks, kernel and choice would weigh in
+// the smallest calls. A call that gave notice first is not remembered there,
+// since the next one must give notice too: another rank may issue it
+// asynchronously, and that way leads past the knocks.
+func (c *Comm) knock(ctx context.Context, k *call, n *knock) error {
 	if !c.fitsDoor(k) {
 		return k.bad("%d bytes in a block are too many for %v/oneshot among %d ranks", k.block, k.collective, c.size)
 	}
-	n := &c.knocks[k.collective]
 	*n = c.knockOf(k)
 	return c.door.call(ctx, c.waiters, n, k.in, k.out)
 }

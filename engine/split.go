@@ -217,7 +217,8 @@ func (c *Comm) connect(ctx context.Context, members []int, cards []card) error {
 		if rank == c.rank {
 			continue
 		}
-		c.useLink(rank, c.parent.links[theirs])
+		c.links[rank] = c.parent.links[theirs]
+		c.mappers[rank], c.copiers[rank] = c.parent.mappers[theirs], c.parent.copiers[theirs]
 		if err := c.mapControl(ctx, rank); err != nil {
 			return err
 		}

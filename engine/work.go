@@ -123,13 +123,18 @@ func (w *worker) issue(j pending) (Work, error) {
 	return Work{w, seq}, nil
 }
 
-// drain waits until everything that was issued is done.
-func (w *worker) drain() {
+// settle waits until everything that was issued is done, or ctx ends.
+func (w *worker) settle(ctx context.Context) error {
 	w.issuing.Lock()
 	last := w.last
 	w.issuing.Unlock()
+	return w.waiter.Wait(ctx, &w.done, last)
+}
+
+// drain is settle for as long as it takes.
+func (w *worker) drain() {
 	// Background and a fault that nobody sets: the wait cannot fail.
-	_ = w.waiter.Wait(context.Background(), &w.done, last)
+	_ = w.settle(context.Background())
 }
 
 // stop ends the worker. What was issued and has not run ends with
@@ -153,11 +158,24 @@ func (c *Comm) issue(ctx context.Context, k call) (Work, error) {
 	if _, err := c.check(&k); err != nil {
 		return Work{}, err
 	}
+	return c.enqueue(k.name(), pending{ctx: ctx, call: k})
+}
+
+// enqueue issues a job. Where there is no room before its ctx ends, the
+// communicator has failed: other ranks may have issued it.
+func (c *Comm) enqueue(call string, j pending) (Work, error) {
 	if err := c.failures.comm.Err(); err != nil {
-		return Work{}, c.failed(k.name(), err)
+		if c.worker != nil {
+			c.worker.drain() // it counts calls, which errors name
+		}
+		return Work{}, c.explain(call, err)
 	}
 	if c.worker == nil {
 		c.worker = newWorker(c)
 	}
-	return c.worker.issue(pending{ctx: ctx, call: k})
+	w, err := c.worker.issue(j)
+	if err != nil {
+		return Work{}, c.giveUp(call, err)
+	}
+	return w, nil
 }

@@ -24,20 +24,20 @@ func BenchmarkCodec(b *testing.B) {
 			x[i] = float32(i%1000) - 500
 		}
 		raw, out := unsafe.Pointer(&x[0]), unsafe.Pointer(&back[0])
-		first, second := make([]byte, 2*count), make([]byte, 2*count)
-		code, other := unsafe.Pointer(&first[0]), unsafe.Pointer(&second[0])
+		first, second, third := make([]byte, 2*count), make([]byte, 2*count), make([]byte, 2*count)
+		code, other, sum := unsafe.Pointer(&first[0]), unsafe.Pointer(&second[0]), unsafe.Pointer(&third[0])
 		scratch := new(Scratch)
 		for _, v := range isas() {
 			for _, c := range codecs {
 				srcs := []Operand{{code, true}, {other, true}}
-				dsts := []Operand{{code, true}, {out, false}}
+				dsts := []Operand{{sum, true}, {out, false}}
 				for _, step := range []struct {
 					name string
 					call func()
 				}{
 					{"encode", func() { v.encode(c, code, raw, count) }},
 					{"decode", func() { v.decode(c, out, code, count) }},
-					{"reduce", func() { v.reduce(c, kernel, dsts, srcs, count, 2, scratch) }},
+					{"reduce", func() { v.reduce(c, kernel, dsts, srcs, count, 1, scratch) }},
 				} {
 					b.Run(fmt.Sprintf("%dKiB/%s/%v/%s", count>>8, isaNames[v], c, step.name), func(b *testing.B) {
 						v.encode(c, code, raw, count)

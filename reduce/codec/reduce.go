@@ -28,12 +28,31 @@ type Operand struct {
 type Scratch struct {
 	in  [lanes]unsafe.Pointer
 	out [1]unsafe.Pointer
-	_   [64 - (lanes+1)*unsafe.Sizeof(uintptr(0))%64]byte // to a cache line
 
-	acc     [tile]float32
-	decoded [lanes][tile]float32
-	encoded [2 * tile]byte
+	// From a cache line on: the combination, the decoded sources, and the
+	// encoding. Go does not say where a Scratch starts, and lets one that it
+	// allocates start 8 bytes into a line; then every vector lies in two.
+	memory [line + (1+lanes)*tileBytes + 2*tile]byte
 }
+
+const (
+	line      = 64
+	tileBytes = 4 * tile
+)
+
+// accumulator is where the combination of a tile is.
+func (s *Scratch) accumulator() unsafe.Pointer {
+	p := unsafe.Pointer(&s.memory)
+	return unsafe.Add(p, -uintptr(p)%line)
+}
+
+// decoded is where the i-th of the sources that are combined is, if decoded.
+func (s *Scratch) decoded(i int) unsafe.Pointer {
+	return unsafe.Add(s.accumulator(), (1+i)*tileBytes)
+}
+
+// encoded is where the encoding of a tile is that nobody wants.
+func (s *Scratch) encoded() unsafe.Pointer { return s.decoded(lanes) }
 
 // Reduce is the middle of a compressed allreduce of two hops. It decodes the
 // encoded sources, combines all of them with kernel, in the order of srcs, and
@@ -69,14 +88,14 @@ func (v isa) reduce(c Codec, kernel reduce.Func, dsts, srcs []Operand, count, di
 			case !d.Encoded:
 			case code == nil:
 				code = unsafe.Add(d.P, encoded)
-				v.encode(c, code, unsafe.Pointer(&s.acc), n)
+				v.encode(c, code, s.accumulator(), n)
 			default:
 				copyBytes(unsafe.Add(d.P, encoded), code, c.EncodedBytes(n))
 			}
 		}
 		if code == nil {
-			code = unsafe.Pointer(&s.encoded)
-			v.encode(c, code, unsafe.Pointer(&s.acc), n)
+			code = s.encoded()
+			v.encode(c, code, s.accumulator(), n)
 		}
 		for _, d := range dsts {
 			if !d.Encoded {
@@ -89,15 +108,15 @@ func (v isa) reduce(c Codec, kernel reduce.Func, dsts, srcs []Operand, count, di
 }
 
 // combine reduces n elements of every source, which are raw or encoded bytes
-// from its start, into s.acc: as many sources at a time as there are lanes, of
+// from its start, into the accumulator: as many sources at a time as there are lanes, of
 // which the first is what there is so far.
 func (v isa) combine(c Codec, kernel reduce.Func, srcs []Operand, raw, encoded, n, divisor int, s *Scratch) {
-	acc := unsafe.Pointer(&s.acc)
+	acc := s.accumulator()
 	s.out[0] = acc
 	used := 0
 	for i, src := range srcs {
 		if src.Encoded {
-			s.in[used] = unsafe.Pointer(&s.decoded[used])
+			s.in[used] = s.decoded(used)
 			v.decode(c, s.in[used], unsafe.Add(src.P, encoded), n)
 		} else {
 			s.in[used] = unsafe.Add(src.P, raw)
