@@ -27,7 +27,7 @@ func parse(t *testing.T, line string) (*options, error) {
 // buffers is how many each rank has.
 func buffers(o *options) int {
 	n := 0
-	send, recv := o.room(0, 2)
+	send, recv := o.room(0, o.largestLoads(2))
 	for _, bytes := range []int{send, recv} {
 		if bytes >= 0 {
 			n++

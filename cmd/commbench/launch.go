@@ -7,20 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/tutti-go/tutti"
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/internal/cpu"
 )
-
-// rankSlack is what a rank needs beside its buffers: the program itself,
-// scratch memory, samples.
-const rankSlack = 48 << 20
 
 // runParent starts the ranks, prints what they report, and waits for them.
 func runParent(ctx context.Context, o *options, args []string, stdout, stderr io.Writer) error {
@@ -61,104 +54,6 @@ func jobSizes(o *options) []int {
 		sizes = append(sizes, n)
 	}
 	return sizes
-}
-
-// algorithm is what Tutti is told to use. The name of an algorithm means that
-// of the collective, where there is one only.
-func (o *options) algorithm() string {
-	if o.algo == "" || o.algo == "auto" || strings.Contains(o.algo, "/") {
-		return o.algo
-	}
-	form := ""
-	for _, op := range o.ops {
-		switch {
-		case op.exchanges():
-		case form == "":
-			form = op.form.String()
-		case form != op.form.String():
-			return o.algo
-		}
-	}
-	return form + "/" + o.algo
-}
-
-// checkNames asks Tutti whether it knows the algorithm and the path. Outside
-// of a job Init gets no further than that.
-func checkNames(ctx context.Context, o *options) error {
-	if o.roofline {
-		return nil
-	}
-	if o.algo != "" && o.algo != "auto" {
-		if err := checkAlgo(ctx, o); err != nil {
-			return err
-		}
-	}
-	c, err := tutti.Init(ctx, tutti.Config{Path: o.path})
-	var bad *tutti.ConfigError
-	switch {
-	case err == nil:
-		return c.Close()
-	case errors.As(err, &bad) && bad.Field == "Path":
-		return unknown("path", bad.Value, bad.Known)
-	case errors.Is(err, bootstrap.ErrNoEnvironment):
-		return nil
-	}
-	return err
-}
-
-// checkAlgo refuses an algorithm that none of the operations has, and lists
-// those that they have.
-func checkAlgo(ctx context.Context, o *options) error {
-	_, err := tutti.Init(ctx, tutti.Config{Algo: "?"}) // to hear of all
-	var bad *tutti.ConfigError
-	if !errors.As(err, &bad) {
-		return err
-	}
-	known := []string{"auto"}
-	for _, name := range bad.Known {
-		collective, bare, _ := strings.Cut(name, "/")
-		if !slices.ContainsFunc(o.ops, func(op *operation) bool { return !op.exchanges() && op.form.String() == collective }) {
-			continue
-		}
-		if o.algo == name || o.algo == bare {
-			return nil
-		}
-		known = append(known, name)
-	}
-	return unknown("algo", o.algo, known)
-}
-
-// memoryNeeded is what all ranks take together.
-func memoryNeeded(o *options) uint64 {
-	samples := 24 * uint64(o.iters) // this rank's, the slowest's, the floor's
-	if o.overlap {
-		samples *= 2
-	}
-	need := uint64(o.ranks) * (samples + rankSlack)
-	for rank := range o.ranks {
-		if o.roofline {
-			break
-		}
-		send, recv := o.room(rank, o.ranks)
-		need += uint64(max(0, send) + max(0, recv) + 2*guardBytes)
-	}
-	if o.roofline || o.vsRoofline {
-		need += uint64(rigBytes(o.ranks, o.largest()))
-	}
-	return need
-}
-
-// checkMemory refuses what does not fit before anything is touched: running
-// out later kills processes, and not always ours.
-func checkMemory(o *options, available func() (uint64, error)) error {
-	there, err := available()
-	if err != nil {
-		return fmt.Errorf("cannot tell how much memory there is: %w (is /proc mounted?)", err)
-	}
-	if need := memoryNeeded(o); need > there {
-		return &memoryError{o.ranks, need, there}
-	}
-	return nil
 }
 
 // job is one set of ranks and what came from them.

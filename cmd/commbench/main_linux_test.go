@@ -230,6 +230,35 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
+// TestWrongResultsOfEveryOperation: the same for all that move data.
+func TestWrongResultsOfEveryOperation(t *testing.T) {
+	var stdout bytes.Buffer
+	j, err := bootstrap.Launch(t.Context(), bootstrap.Spec{Size: 2, Command: func(rank int) *exec.Cmd {
+		cmd := commbench(t, "plain", fmt.Sprintf("--op all --size 4K -n 1 -w 1 -m 1 --format json --seed %d", rank))
+		if rank == 0 {
+			cmd.Stdout = &stdout
+		}
+		return cmd
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Wait(); err == nil {
+		t.Error("all good")
+	}
+	rows := 0
+	for line := range strings.Lines(stdout.String()) {
+		var r result
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Wrong == nil || (*r.Wrong > 0) != (r.Op != "barrier") {
+			t.Errorf("%v: %s", err, line)
+		}
+		rows++
+	}
+	if rows != len(operations)+11 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
 // complains checks that a command fails with a status and one line.
 func complains(t *testing.T, cmd *exec.Cmd, want int, says string) {
 	t.Helper()
