@@ -11,6 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	// What the examples are made of. Without it, and without a look at their
+	// sources, go test would not know when it has to run them again.
+	_ "github.com/tutti-go/tutti"
+	_ "github.com/tutti-go/tutti/bucket"
+	_ "github.com/tutti-go/tutti/examples/internal/job"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -30,6 +36,15 @@ func buildAndRun(m *testing.M) (status int) {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	sources, err := filepath.Glob("*/*.go")
+	for _, source := range sources {
+		_, failed := os.ReadFile(source)
+		err = errors.Join(err, failed)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	dir += "/" // go build then takes it for a folder
 	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
