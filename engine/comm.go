@@ -62,7 +62,8 @@ type Comm struct {
 	threads     int
 
 	failures   failures
-	patience   link.Patience
+	patience   link.Patience // of a call
+	besides    link.Patience // of a call that runs beside a computation
 	waiters    []link.Waiter // by the rank that is waited for
 	closed     atomic.Bool
 	forgetLost func()
@@ -118,6 +119,9 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	c := newComm(cfg, cfg.Rank, cfg.Size)
 	c.family = &family{fabric: cfg.Fabric}
 	c.patience = link.PatienceFor(cfg.Size, cfg.Cores)
+	if c.besides = c.patience; cfg.Cores < 2*cfg.Size {
+		c.besides = beside
+	}
 	c.crowded = cfg.Size > cfg.Cores
 	if c.threads = cfg.Threads; c.threads <= 0 {
 		c.threads = max(1, cfg.Cores/cfg.Size)

@@ -32,7 +32,10 @@ import (
 //     completed the one before, reads included. Where every rank waits for
 //     every other (allreduce, allgather, ...) it knows that from the last
 //     call. Otherwise it looks at the counters that peers raised some calls
-//     ago, and waits for them if need be; see reuse.
+//     ago, and waits for them if need be; see reuse. Nobody can be waiting for
+//     the count that is overwritten, for to wait in a call is to have entered
+//     it; and the wait cannot be a deadlock, for it is for a call before this
+//     one, and the rank that is furthest behind waits for nobody.
 //   - A rank that dies leaves the others waiting; the waiter sees the fault.
 type door struct {
 	calls   uint64            // the number of the last call
@@ -249,7 +252,9 @@ func (d *door) raise(l *line, s stamp) {
 	own.Raise(d.calls)
 	if d.entered+doorLines-1 > d.calls {
 		// A write that means nothing fetches the next call's line for writing
-		// while this call waits: its readers are done with it.
+		// while this call waits. That line was last used by call
+		// calls+1-doorLines; all have entered the call after it, so they have
+		// read it, and none reads it again before its counter is raised.
 		*stampIn(d.lines[(d.calls+1)%doorLines].counters[d.own]) = 0
 	}
 }

@@ -212,7 +212,8 @@ const dozing = 50 * time.Microsecond
 // may have come since.
 func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	c := x.comm
-	if rounds <= c.patience.Polls {
+	patience := c.waiters[0].Patience
+	if rounds <= patience.Polls {
 		spin.Pause(1)
 		return nil
 	}
@@ -226,8 +227,8 @@ func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	if err := c.interrupted(ctx); err != nil {
 		return err
 	}
-	switch rounds -= c.patience.Polls; {
-	case rounds > c.patience.Yields:
+	switch rounds -= patience.Polls; {
+	case rounds > patience.Yields:
 		time.Sleep(dozing)
 	case rounds%8 == 7:
 		runtime.Gosched()

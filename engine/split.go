@@ -199,7 +199,7 @@ func hashOf(list []int) uint64 {
 func (c *Comm) newGroup(members []int) (*Comm, error) {
 	child := newComm(c.cfg, slices.Index(members, c.rank), len(members))
 	child.family, child.parent = c.family, c
-	child.patience, child.crowded, child.threads = c.patience, c.crowded, c.threads
+	child.patience, child.besides, child.crowded, child.threads = c.patience, c.besides, c.crowded, c.threads
 	child.forgetLost = func() {}
 	if err := child.makeControl(); err != nil {
 		return nil, err
