@@ -98,6 +98,7 @@ type Comm struct {
 	knocked  knock // the last call of the door that is not among them
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms
+	shown    [][]uint64 // the same as the door shows them
 	programs map[programKey]*program
 	team     *team
 	coder    *coder  // nil until a call is compressed

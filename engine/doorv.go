@@ -25,125 +25,124 @@ const sizeBytes = 4
 // all; if not, nothing has happened but that all know it.
 func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
 	d := &c.door
-	blocks := 1
-	if k.inCounts != nil {
-		blocks = c.size
-	}
-	head := (blocks*sizeBytes + 7) / 8 * 8
+	ins := k.collective.Blocks(plan.In, c.rank, 0, c.size)
+	outs := k.collective.Blocks(plan.Out, c.rank, 0, c.size)
+	head := ((ins+outs)*sizeBytes + 7) / 8 * 8
 	payload, s := head+len(k.in), stampOf(k)
-	if payload > vectorBytes {
+	if payload > vectorBytes || len(k.out) > c.size*vectorBytes {
 		payload, s = 0, s|stampLarge
 	}
-	// All use the same slot, or none, whatever they bring.
+	// All use the same slot, whatever they bring.
 	l, p, err := d.open(ctx, c.waiters, slotBytes, false)
 	if err != nil {
 		return false, err
 	}
+	mine := l.mine
+	if payload > len(mine) {
+		mine, s = p.mine, s|stampSlot
+	}
 	if payload > 0 {
-		mine := p.mine
-		if payload <= len(l.mine) {
-			mine = l.mine
-		} else {
-			s |= stampSlot
-		}
 		c.showBlocks(k, mine, head)
 	}
 	d.raise(l, s)
 	if err := d.meetAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
 		return false, err
 	}
+	if s&stampLarge != 0 {
+		return false, nil
+	}
 	for rank, counter := range l.counters {
-		theirs := *stampIn(counter)
 		if rank == d.own {
-			theirs = s // the line itself is on its way to the peers
+			d.src[rank] = pointer(mine)
+			continue
 		}
-		switch {
-		case theirs&stampLarge != 0:
+		theirs := *stampIn(counter)
+		if theirs&stampLarge != 0 {
 			return false, nil
-		case rank == d.own:
-			d.src[rank] = nil
-		case theirs&stampSlot != 0:
+		}
+		if d.src[rank] = l.at[rank]; theirs&stampSlot != 0 {
 			d.src[rank] = p.at[rank]
-		default:
-			d.src[rank] = l.at[rank]
 		}
 	}
-	err = c.takeVector(k, head)
+	if err = c.shape.read(k, c.shownRows(ins, outs)); err == nil {
+		c.takeVector(k, head)
+	}
 	clear(d.src)
 	return true, err
 }
 
-// showBlocks writes the sizes of this rank's blocks, and the blocks.
+// showBlocks writes the sizes of this rank's blocks, of In and of Out, and the
+// blocks of In.
 func (c *Comm) showBlocks(k *call, to []byte, head int) {
 	sizes := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), head/sizeBytes)
-	sizes[0] = uint32(len(k.in))
-	for i, n := range k.inCounts {
-		sizes[i] = uint32(n * k.dtype.Size())
+	at := 0
+	for _, b := range [2]struct {
+		bytes  int
+		counts []int
+	}{{len(k.in), k.inCounts}, {len(k.out), k.outCounts}} {
+		if b.counts == nil {
+			sizes[at] = uint32(b.bytes)
+			at++
+		}
+		for _, n := range b.counts {
+			sizes[at] = uint32(n * k.dtype.Size())
+			at++
+		}
 	}
 	if len(k.in) > 0 {
 		move.Bytes(to[head:][:len(k.in)], k.in)
 	}
 }
 
+// shownRows returns the sizes that the ranks show as rows of a notice. None is
+// taken for more than a rank may show, whatever is written there.
+func (c *Comm) shownRows(ins, outs int) [][]uint64 {
+	n := c.size
+	if c.shown == nil {
+		for range n {
+			c.shown = append(c.shown, make([]uint64, 2*n))
+		}
+	}
+	for rank, src := range c.door.src {
+		sizes, row := unsafe.Slice((*uint32)(src), ins+outs), c.shown[rank]
+		left := uint64(vectorBytes)
+		for i, size := range sizes[:ins] {
+			row[i] = min(uint64(size), left)
+			left -= row[i]
+		}
+		for i, size := range sizes[ins:] {
+			row[n+i] = uint64(size)
+		}
+	}
+	return c.shown
+}
+
 // takeVector computes this rank's output from what the ranks show.
-func (c *Comm) takeVector(k *call, head int) error {
-	size, at := k.dtype.Size(), 0
+func (c *Comm) takeVector(k *call, head int) {
+	d, position := &c.door, c.rank
+	if k.collective == plan.AllGather {
+		position = 0
+	}
 	for rank := range c.size {
-		expected := len(k.out)
-		if k.outCounts != nil {
-			expected = k.outCounts[rank] * size
-		}
+		at := c.shape.offset(plan.In, rank, position)
 		if rank == c.rank {
-			c.door.src[rank] = unsafe.Add(pointer(k.in), c.ownBlockAt(k))
+			d.src[rank] = unsafe.Add(pointer(k.in), at)
 		} else {
-			sent, from := c.blockFrom(k, rank)
-			if sent != expected {
-				return &CountError{Call: k.name(), From: rank, To: c.rank, Sent: sent, Expected: expected}
-			}
-			c.door.src[rank] = unsafe.Add(c.door.src[rank], head+from)
-		}
-		if k.collective != plan.ReduceScatter {
-			fetch(k.out[at:][:expected], c.door.src[rank])
-			at += expected
+			d.src[rank] = unsafe.Add(d.src[rank], head+at)
 		}
 	}
-	if k.collective == plan.ReduceScatter && len(k.out) > 0 {
-		c.door.dst[0] = pointer(k.out)
-		k.kernel(c.door.dst[:], c.door.src, len(k.out)/size, k.divisor)
-		c.door.dst[0] = nil
+	if k.collective == plan.ReduceScatter {
+		if len(k.out) > 0 {
+			d.dst[0] = pointer(k.out)
+			k.kernel(d.dst[:], d.src, len(k.out)/k.dtype.Size(), k.divisor)
+			d.dst[0] = nil
+		}
+		return
 	}
-	return nil
-}
-
-// blockFrom returns the size of the block that a rank shows for this one, and
-// where it lies behind the sizes. What it reads is bounded by what a rank may
-// show, whatever that rank has written.
-func (c *Comm) blockFrom(k *call, rank int) (bytes, at int) {
-	blocks := 1
-	if k.collective != plan.AllGather {
-		blocks = c.size
+	for rank, src := range d.src {
+		to := c.shape.offset(plan.Out, c.rank, rank)
+		fetch(k.out[to:to+k.outCounts[rank]*k.dtype.Size()], src)
 	}
-	sizes := unsafe.Slice((*uint32)(c.door.src[rank]), blocks)
-	mine := 0
-	if blocks > 1 {
-		mine = c.rank
-	}
-	for _, n := range sizes[:mine] {
-		at += int(n)
-	}
-	bytes = int(sizes[mine])
-	if at > vectorBytes || bytes > vectorBytes-at {
-		return -1, 0
-	}
-	return bytes, at
-}
-
-// ownBlockAt is where this rank's block for itself begins in its In.
-func (c *Comm) ownBlockAt(k *call) int {
-	if k.inCounts == nil {
-		return 0
-	}
-	return k.ownOffset(k.inCounts, c.rank)
 }
 
 // byMessages makes a rooted v form of messages between the root and the
