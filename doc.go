@@ -21,5 +21,6 @@
 //	shm        the medium inside a machine
 //	bootstrap  how ranks find each other
 //	engine     communicators and the executor
+//	bucket     gradients of data-parallel training, averaged while they come
 //	tutti      puts them together
 package tutti

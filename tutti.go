@@ -13,7 +13,6 @@ import (
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/internal/cpu"
-	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/shm"
 	"github.com/tutti-go/tutti/tune"
@@ -30,10 +29,15 @@ type Config struct {
 	// Comm then closes what it made.
 	Exchanger bootstrap.Exchanger
 
-	// Algo forces an algorithm, by its name with or without the collective
-	// ("direct", "allreduce/ring"); empty or "auto" chooses by size. It must
+	// Algo forces an algorithm, by its name with the collective
+	// ("allreduce/ring"), or without ("direct") for all collectives that have
+	// it; empty or "auto" chooses by size. It must
 	// be the same on all ranks.
 	Algo string
+	// FixedOrder keeps to algorithms that combine contributions in rank order,
+	// ((0+1)+2)+3, so that floating-point results depend on the number of ranks
+	// alone and can be had again by a loop. It must be the same on all ranks.
+	FixedOrder bool
 	// Path forces a medium: "shm"; empty or "auto" chooses.
 	Path string
 	// Threads of this rank that share a large reduction; 0 means usable cores
@@ -82,6 +86,10 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 			}
 		}()
 	}
+	rules := cmp.Or(cfg.Algo, "auto")
+	if cfg.FixedOrder {
+		rules += " in rank order"
+	}
 	cores, err := jobCores(ctx, ex)
 	if err != nil {
 		return nil, err
@@ -92,7 +100,7 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	}
 	comm, err = engine.New(ctx, engine.Config{
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
-		Plan: algo.New, Choose: choose, Rules: cmp.Or(cfg.Algo, "auto"),
+		Plan: algo.New, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		Cores: cores, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,
 	})
@@ -132,32 +140,29 @@ func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
 	return min(len(all), int(limit)), nil
 }
 
-// chooser is tune.Choose, or a chooser that insists on one algorithm for the
-// collective it is made for.
+// chooser is tune.Choose, or a chooser that insists on an algorithm: of one
+// collective, if the name says which, else of all that have one of that name.
 func chooser(name string) (func(tune.Request) tune.Choice, error) {
 	if name == "" || name == "auto" {
 		return tune.Choose, nil
 	}
 	var known []string
-	for _, collective := range []plan.Collective{plan.AllReduce, plan.Barrier} {
+	forced := map[plan.Collective]string{}
+	for _, collective := range plan.Collectives() {
 		for _, candidate := range algo.Names(collective) {
 			known = append(known, candidate)
 			if candidate == name || candidate == collective.String()+"/"+name {
-				return func(r tune.Request) tune.Choice {
-					if r.Collective != collective {
-						return tune.Choose(r)
-					}
-					return tune.For(candidate, r)
-				}, nil
+				forced[collective] = candidate
 			}
 		}
 	}
-	return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
-}
-
-// AllReduce is Comm.AllReduce for typed slices: it combines every rank's send
-// element by element into every rank's recv. In place means send and recv are
-// the same slice.
-func AllReduce[T mem.Element](ctx context.Context, c *Comm, send, recv []T, op mem.Op) error {
-	return c.AllReduce(ctx, mem.Bytes(send), mem.Bytes(recv), mem.TypeOf[T](), op)
+	if len(forced) == 0 {
+		return nil, &ConfigError{"Algo", name, append([]string{"auto"}, known...)}
+	}
+	return func(r tune.Request) tune.Choice {
+		if algorithm, ok := forced[r.Collective]; ok {
+			return tune.For(algorithm, r)
+		}
+		return tune.Choose(r)
+	}, nil
 }

@@ -18,7 +18,7 @@ import (
 
 var (
 	update = flag.Bool("update", false, "rewrite the golden plans in testdata")
-	full   = flag.Bool("full", false, "lower and verify the plans for every root, also of more than 16 ranks")
+	full   = flag.Bool("full", false, "prove every plan for every root: minutes instead of one")
 )
 
 const maxRanks = 64
@@ -94,16 +94,26 @@ func roots(c plan.Collective, n int) []int {
 	return all
 }
 
-// proved reports whether TestEveryPlan lowers and verifies the plan for the
-// root, which takes most of its time: it does up to 16 ranks and for a few
-// roots beyond, with -full for all.
-func proved(n, root int) bool {
-	return n <= 16 || *full || slices.Contains([]int{0, 1, n / 2, n - 1}, root)
+// checked returns the roots that TestEveryPlan takes: all of up to 32 ranks and
+// of 64, and a few of the numbers between. With -full all, with -short fewer.
+func checked(c plan.Collective, n int) []int {
+	all := roots(c, n)
+	switch {
+	case *full, len(all) == 1, n <= 16, !testing.Short() && (n <= 32 || n == maxRanks):
+		return all
+	}
+	return slices.DeleteFunc(all, func(root int) bool { return !corner(n, root) })
 }
 
-// TestEveryPlan checks each algorithm for every number of ranks and every
-// root, holds it to its cost and to what else its doc comment promises, and
-// proves it at two depths where [proved] says so.
+// proved reports whether TestEveryPlan also lowers and verifies the plan for a
+// root, which takes most of its time.
+func proved(n, root int) bool { return *full || n <= 16 || corner(n, root) }
+
+func corner(n, root int) bool { return root == 0 || root == 1 || root == n/2 || root == n-1 }
+
+// TestEveryPlan checks each algorithm for every number of ranks and the roots
+// that [checked] returns, holds it to its cost and to what else its doc comment
+// promises, and proves it at two depths where [proved] says so.
 func TestEveryPlan(t *testing.T) {
 	for _, g := range generators {
 		t.Run(g.name, func(t *testing.T) {
@@ -112,10 +122,7 @@ func TestEveryPlan(t *testing.T) {
 				if testing.Short() && n > 9 && n != 15 && n != 16 && n != 17 && n != maxRanks {
 					continue
 				}
-				for _, root := range roots(g.collective, n) {
-					if testing.Short() && n > 17 && !slices.Contains([]int{0, 1, n - 1}, root) {
-						continue
-					}
+				for _, root := range checked(g.collective, n) {
 					if err := holds(g, n, root); err != nil {
 						t.Fatalf("%d ranks, root %d: %v", n, root, err)
 					}

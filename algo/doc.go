@@ -1,6 +1,7 @@
-// Package algo holds the algorithms: one file each, each a pure function
-// from the number of ranks to a plan. A file opens with the picture, the
-// cost and the source.
+// Package algo holds the algorithms: one file for each way of moving data,
+// each algorithm a pure function from the number of ranks, and the root where
+// there is one, to a plan. Each opens with the picture, the cost and the
+// source.
 //
 // Costs are for n ranks and b bytes in the α-β-γ model: α for a wait for
 // another rank, β for a byte moved between ranks, γ for a byte combined.

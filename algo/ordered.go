@@ -13,12 +13,13 @@ import "github.com/tutti-go/tutti/plan"
 //
 //	rank 0                  rank 1                  rank 2
 //	In[1] ─► S1  In[2]─►S2  In[2] ─► S2  In[0]─►S0  In[0] ─► S0  In[1]─►S1   put
-//	Out[0] = In+S+S         Out[1] = S+In+S         Out[2] = S+S+In          reduce
-//	Out[0] ─► S1, S2        Out[1] ─► S2, S0        Out[2] ─► S0, S1         put
+//	Out[0], S = In+S+S      Out[1], S = S+In+S      Out[2], S = S+S+In       reduce
+//	S ─► S1, S2             S ─► S2, S0             S ─► S0, S1              put
 //	S ─► Out[1], Out[2]     S ─► Out[2], Out[0]     S ─► Out[0], Out[1]      copy
 //
 // Inputs and results have scratch of their own, so that a chunk of scratch is
-// held for two stages only.
+// held for two stages only. The result is put from scratch, not from Out: where
+// scratch holds codes of elements, it is then coded once, for all ranks alike.
 //
 // Cost for each rank: 2α + 3(n-1)/n·b·β + (n-1)/n·b·γ, in 3n-2 steps: 2(n-1)
 // puts of 2(n-1)/n·b, as much as a ring sends but to n-1 peers, a reduction,
@@ -31,12 +32,13 @@ import "github.com/tutti-go/tutti/plan"
 func AllReducePairwise(ranks int) (*plan.Plan, error) {
 	return author("allreduce/pairwise", plan.AllReduce, ranks, 0, ranks, func(b *plan.Builder) {
 		result := func(r, c int) plan.Place { return plan.Scratch.At(r, ranks-1+seat(ranks, r, c)) }
+		made := func(r int) plan.Place { return plan.Scratch.At(r, 2*(ranks-1)) }
 		putToOwners(b, ranks)
 		for r := range ranks {
-			reduceArrived(b, ranks, r, plan.Out.At(r, r))
+			reduceArrived(b, ranks, r, plan.Out.At(r, r), made(r))
 		}
 		for r := range ranks {
-			others(ranks, r, func(q int) { b.Copy(r, plan.Out.At(r, r), result(q, r)) })
+			others(ranks, r, func(q int) { b.Copy(r, made(r), result(q, r)) })
 		}
 		for r := range ranks {
 			others(ranks, r, func(c int) { b.Copy(r, result(r, c), plan.Out.At(r, c)) })
@@ -55,8 +57,8 @@ func putToOwners(b *plan.Builder, n int) {
 }
 
 // reduceArrived lets rank r reduce chunk r.
-func reduceArrived(b *plan.Builder, n, r int, to plan.Place) {
-	b.Reduce(r, []plan.Place{to},
+func reduceArrived(b *plan.Builder, n, r int, to ...plan.Place) {
+	b.Reduce(r, to,
 		contributions(n, r, plan.In.At(r, r), func(q int) plan.Place { return arrived(n, r, q) })...)
 }
 

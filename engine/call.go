@@ -18,6 +18,7 @@ type call struct {
 	dtype      mem.DType
 	op         mem.Op
 	wire       Wire
+	own        bool // the communicator's own call, for which no algorithm is forced
 	in, out    []byte
 	// counts are the elements of the blocks of In and Out, where the call is a
 	// v form and the buffer has a block for every rank.

@@ -213,7 +213,7 @@ func (c *Comm) Describe(collective plan.Collective, bytes int, registered bool) 
 	k := call{collective: collective, block: bytes}
 	r := c.request(&k)
 	r.MappedData = c.mapped && registered
-	return c.family.fabric.Medium(), c.choose(r).Algo
+	return c.family.fabric.Medium(), c.choose(&k, r).Algo
 }
 
 var _ tune.Choice

@@ -62,7 +62,8 @@ type Comm struct {
 	threads     int
 
 	failures   failures
-	patience   link.Patience
+	patience   link.Patience // of a call
+	besides    link.Patience // of a call that runs beside a computation
 	waiters    []link.Waiter // by the rank that is waited for
 	closed     atomic.Bool
 	forgetLost func()
@@ -91,13 +92,16 @@ type Comm struct {
 	met      uint64  // how many of them gave notice
 	said     notice  // our last notice; peers are fetching the one that they see
 	in, out  located // the buffers of the current call, where notice was given of them
-	base     uint64  // progress before the current call
+	pinner   runtime.Pinner
+	base     uint64 // progress before the current call
 	knocks   [collectives]knock
 	knocked  knock // the last call of the door that is not among them
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms
+	shown    [][]uint64 // the same as the door shows them
 	programs map[programKey]*program
 	team     *team
+	coder    *coder  // nil until a call is compressed
 	worker   *worker // runs asynchronous calls; nil until there is one
 }
 
@@ -116,6 +120,9 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	c := newComm(cfg, cfg.Rank, cfg.Size)
 	c.family = &family{fabric: cfg.Fabric}
 	c.patience = link.PatienceFor(cfg.Size, cfg.Cores)
+	if c.besides = c.patience; cfg.Cores < 2*cfg.Size {
+		c.besides = beside
+	}
 	c.crowded = cfg.Size > cfg.Cores
 	if c.threads = cfg.Threads; c.threads <= 0 {
 		c.threads = max(1, cfg.Cores/cfg.Size)

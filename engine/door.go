@@ -60,19 +60,31 @@ type payloads struct {
 	mine []byte           // our own
 }
 
-// stamp is what all ranks of a call of the door must agree in.
+// stamp is what all ranks of a call of the door must agree in, but for the
+// bits of stampLocal, which say how a rank brings its part of a v form.
 type stamp uint64
 
-const stampBytes = int(unsafe.Sizeof(stamp(0)))
+const (
+	stampBytes = int(unsafe.Sizeof(stamp(0)))
+
+	stampLarge  stamp = 1 << 63 // it does not fit: notice must be given
+	stampSlot   stamp = 1 << 62 // it is in the slot, not in the line
+	stampVector stamp = 1 << 61
+	stampLocal        = stampLarge | stampSlot
+)
 
 func stampOf(k *call) stamp {
-	return stamp(k.block)<<40 | stamp(k.root)<<24 | stamp(k.collective)<<16 | stamp(k.dtype)<<8 | stamp(k.op)
+	s := stamp(k.block)<<40 | stamp(k.root)<<24 | stamp(k.collective)<<16 | stamp(k.dtype)<<8 | stamp(k.op)
+	if k.vector {
+		s |= stampVector
+	}
+	return s
 }
 
 func (s stamp) signature() Signature {
 	k := call{
-		collective: plan.Collective(s >> 16 & 0xff), block: int(s >> 40), root: int(s >> 24 & 0xffff),
-		dtype: mem.DType(s >> 8 & 0xff), op: mem.Op(s & 0xff),
+		collective: plan.Collective(s >> 16 & 0xff), block: int(s >> 40 & 0xfffff), root: int(s >> 24 & 0xffff),
+		dtype: mem.DType(s >> 8 & 0xff), op: mem.Op(s & 0xff), vector: s&stampVector != 0,
 	}
 	return k.signature()
 }
@@ -178,59 +190,24 @@ func (n *knock) matches(send, recv []byte, t mem.DType, op mem.Op, root int) boo
 
 // call takes a call through the door. waiters are by rank.
 func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, recv []byte) error {
-	d.calls++
-	number := d.calls
-	l := &d.lines[number%doorLines]
-	p := &l.payloads
-	free := uint64(0) // once all have entered this call, nobody reads the line
-	if number > doorLines {
-		free = number - doorLines + 1
-	}
-	if n.payload > len(p.mine) {
-		slot := number % 2 // two are enough where all wait for all, and stay in the cache
-		if n.collective.Rooted() {
-			slot = number % doorSlots
-		}
-		p = &d.slots[slot]
-		if d.used[slot] > 0 {
-			free = max(free, d.used[slot]+1)
-		}
-		d.used[slot] = number
-	}
-	if d.entered < free {
-		if err := d.reuse(ctx, waiters, free); err != nil {
-			return err
-		}
+	l, p, err := d.open(ctx, waiters, n.payload, n.collective.Rooted())
+	if err != nil {
+		return err
 	}
 	if n.shows {
 		move.Bytes(p.mine, send)
 	}
-	own := l.counters[d.own]
-	*stampIn(own) = n.stamp
-	own.Raise(number)
-	if d.entered+doorLines-1 > number {
-		// A write that means nothing fetches the next call's line for writing
-		// while this call waits. That line was last used by call
-		// number+1-doorLines; all have entered the call after it, so they have
-		// read it, and none reads it again before its counter is raised.
-		*stampIn(d.lines[(number+1)%doorLines].counters[d.own]) = 0
-	}
+	d.raise(l, n.stamp)
 	switch {
 	case n.needs == needsNone:
 	case n.needs >= 0:
-		if err := d.meet(ctx, waiters, l, n, n.needs); err != nil {
+		if err := d.meet(ctx, waiters, l, n.stamp, n.needs); err != nil {
 			return err
 		}
 	default:
-		for rank := range l.counters {
-			if rank == d.own {
-				continue
-			}
-			if err := d.meet(ctx, waiters, l, n, rank); err != nil {
-				return err
-			}
+		if err := d.meetAll(ctx, waiters, l, n.stamp); err != nil {
+			return err
 		}
-		d.entered = number
 	}
 	// Our own input is read where it came from: the copy is on its way to the
 	// peers, and to read it would call it back.
@@ -240,14 +217,70 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	return nil
 }
 
+// open begins the next call: it returns the line, and where to show a payload
+// of so many bytes, once nobody reads there any more.
+func (d *door) open(ctx context.Context, waiters []link.Waiter, payload int, rooted bool) (*line, *payloads, error) {
+	d.calls++
+	number := d.calls
+	l := &d.lines[number%doorLines]
+	p := &l.payloads
+	free := uint64(0) // once all have entered this call, nobody reads the line
+	if number > doorLines {
+		free = number - doorLines + 1
+	}
+	if payload > len(p.mine) {
+		slot := number % 2 // two are enough where all wait for all, and stay in the cache
+		if rooted {
+			slot = number % doorSlots
+		}
+		p = &d.slots[slot]
+		if d.used[slot] > 0 {
+			free = max(free, d.used[slot]+1)
+		}
+		d.used[slot] = number
+	}
+	if d.entered < free {
+		return l, p, d.reuse(ctx, waiters, free)
+	}
+	return l, p, nil
+}
+
+// raise shows what is in the line and the slot.
+func (d *door) raise(l *line, s stamp) {
+	own := l.counters[d.own]
+	*stampIn(own) = s
+	own.Raise(d.calls)
+	if d.entered+doorLines-1 > d.calls {
+		// A write that means nothing fetches the next call's line for writing
+		// while this call waits. That line was last used by call
+		// calls+1-doorLines; all have entered the call after it, so they have
+		// read it, and none reads it again before its counter is raised.
+		*stampIn(d.lines[(d.calls+1)%doorLines].counters[d.own]) = 0
+	}
+}
+
+// meetAll is meet with every other rank.
+func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
+	for rank := range l.counters {
+		if rank == d.own {
+			continue
+		}
+		if err := d.meet(ctx, waiters, l, s, rank); err != nil {
+			return err
+		}
+	}
+	d.entered = d.calls
+	return nil
+}
+
 // meet waits for a rank, and holds it to the same call.
-func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, n *knock, rank int) error {
+func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, s stamp, rank int) error {
 	c := l.counters[rank]
 	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 		return err
 	}
-	if theirs := *stampIn(c); theirs != n.stamp {
-		return &MismatchError{Rank: rank, Mine: n.stamp.signature(), Theirs: theirs.signature()}
+	if theirs := *stampIn(c); theirs != s && (theirs^s)&^stampLocal != 0 {
+		return &MismatchError{Rank: rank, Mine: s.signature(), Theirs: theirs.signature()}
 	}
 	return nil
 }

@@ -160,10 +160,11 @@ func TestAllReduceEveryPlan(t *testing.T) {
 					}
 					// Small tiles, so that every size takes many.
 					j := open(t, m, n, name, func(c *tune.Choice) { c.TileBytes = min(c.TileBytes, 1024) }, 1)
+					attach, _ := j[0].Attachable()
 					for _, registered := range []bool{true, false} {
 						for _, inPlace := range []bool{false, true} {
 							for _, size := range sizes {
-								j.checkSum(t, size, registered, inPlace, needsMapping(name, m, n, registered))
+								j.checkSum(t, size, registered, inPlace, needsMapping(name, m, n, registered, attach))
 							}
 						}
 					}
@@ -174,7 +175,7 @@ func TestAllReduceEveryPlan(t *testing.T) {
 }
 
 // needsMapping tells whether a forced algorithm must refuse the call.
-func needsMapping(name string, m medium, n int, registered bool) bool {
+func needsMapping(name string, m medium, n int, registered, attach bool) bool {
 	if n == 1 || name == "" {
 		return false
 	}
@@ -183,7 +184,7 @@ func needsMapping(name string, m medium, n int, registered bool) bool {
 		panic(err)
 	}
 	reach := p.Reach()
-	return !m.mapped && !reach.PutOnly() || reach.PeerData && !registered
+	return !m.mapped && !reach.PutOnly() || reach.PeerData && !registered && !(attach && reach.AttachOnly())
 }
 
 func (j job) checkSum(t *testing.T, size int, registered, inPlace, refused bool) {
@@ -335,7 +336,7 @@ func TestAverageDividesOnce(t *testing.T) {
 	const n = 3
 	for _, m := range media {
 		for _, name := range algo.Names(plan.AllReduce) {
-			if needsMapping(name, m, n, true) {
+			if needsMapping(name, m, n, true, false) {
 				continue
 			}
 			t.Run(m.name+"/"+name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/tutti-go/tutti/internal/spin"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // Exchange is a group of sends and receives that are made together, so that
@@ -26,7 +27,8 @@ import (
 type Exchange struct {
 	comm *Comm
 	ops  []message
-	err  error // of the first wrong Send or Recv
+	err  error           // of the first wrong Send or Recv
+	call plan.Collective // which collective it is part of, or noCollective
 }
 
 // message is one send or receive on its way.
@@ -36,10 +38,22 @@ type message struct {
 	peer  int
 	recv  bool
 
+	call    plan.Collective
 	state   messageState
 	done    int    // bytes sent or received
 	waitFor uint64 // the parcel that the receiver is to take, for the sender
 	at      located
+}
+
+// name is what the message is called where ranks do not agree: send or recv,
+// or the v form that it is part of.
+func (m *message) name(plain string) string { return messageName(plain, m.call) }
+
+func messageName(plain string, of plan.Collective) string {
+	if of == noCollective {
+		return plain
+	}
+	return of.String() + "v"
 }
 
 type messageState uint8
@@ -52,7 +66,7 @@ const (
 )
 
 // NewExchange returns an empty exchange.
-func (c *Comm) NewExchange() *Exchange { return &Exchange{comm: c} }
+func (c *Comm) NewExchange() *Exchange { return &Exchange{comm: c, call: noCollective} }
 
 // Send adds a message of len(buf) bytes of elements of type t to rank to.
 func (x *Exchange) Send(buf []byte, t mem.DType, to int) { x.add("send", buf, t, to, false) }
@@ -74,7 +88,7 @@ func (x *Exchange) add(name string, buf []byte, t mem.DType, peer int, recv bool
 	case len(buf)%t.Size() != 0:
 		bad("%d bytes are not a whole number of %v elements of %d bytes", len(buf), t, t.Size())
 	default:
-		x.ops = append(x.ops, message{buf: buf, dtype: t, peer: peer, recv: recv})
+		x.ops = append(x.ops, message{buf: buf, dtype: t, peer: peer, recv: recv, call: x.call})
 	}
 }
 
@@ -131,9 +145,11 @@ func (x *Exchange) run(ctx context.Context) error {
 }
 
 func (x *Exchange) reset() {
+	x.call = noCollective
 	for i := range x.ops {
 		x.ops[i].at.letGo()
 	}
+	x.comm.post.pinner.Unpin()
 	clear(x.ops) // the buffers are the caller's
 	x.ops, x.err = x.ops[:0], nil
 }
@@ -196,7 +212,8 @@ const dozing = 50 * time.Microsecond
 // may have come since.
 func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	c := x.comm
-	if rounds <= c.patience.Polls {
+	patience := c.waiters[0].Patience
+	if rounds <= patience.Polls {
 		spin.Pause(1)
 		return nil
 	}
@@ -210,8 +227,8 @@ func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	if err := c.interrupted(ctx); err != nil {
 		return err
 	}
-	switch rounds -= c.patience.Polls; {
-	case rounds > c.patience.Yields:
+	switch rounds -= patience.Polls; {
+	case rounds > patience.Yields:
 		time.Sleep(dozing)
 	case rounds%8 == 7:
 		runtime.Gosched()
@@ -245,7 +262,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 		if err := o.refusal(m.peer); err != nil {
 			return true, err
 		}
-		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype)}
+		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype), call: uint8(m.call)}
 		if m.state == messageNew && len(m.buf) > eagerBytes && m.peer != c.rank && c.mapped {
 			m.at = c.family.locate(m.buf)
 			if what.region, what.at = m.at.notice(m.buf); what.region != 0 {
@@ -255,6 +272,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 				}
 			} else if c.family.attach && c.fetchFar(len(m.buf)) {
 				what.kind = parcelFar
+				pin(&p.pinner, m.buf, 0)
 			}
 		}
 		if what.kind != parcelHere {
@@ -299,14 +317,14 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 		moved = true
 		in.number++
 		what := *parcelIn(line)
-		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) {
+		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) || what.call != uint8(m.call) {
 			r := receipt{sent: what.bytes, sentType: what.dtype, expected: uint64(len(m.buf)), expectedType: uint8(m.dtype)}
 			if err := p.refuse(m.peer, r); err != nil {
 				return true, err
 			}
 			return true, &MismatchError{
-				Rank: m.peer, Mine: Signature{Call: "recv", Bytes: len(m.buf), Type: m.dtype, Root: -1},
-				Theirs: Signature{Call: "send", Bytes: int(what.bytes), Type: mem.DType(what.dtype), Root: -1},
+				Rank: m.peer, Mine: Signature{Call: m.name("recv"), Bytes: len(m.buf), Type: m.dtype, Root: -1},
+				Theirs: Signature{Call: messageName("send", plan.Collective(what.call)), Bytes: int(what.bytes), Type: mem.DType(what.dtype), Root: -1},
 			}
 		}
 		m.state = messageMoving

@@ -75,7 +75,7 @@ func (c *Comm) perform(p *program, k *call, a *action, t int) error {
 	switch a.way {
 	case put:
 		src := unsafe.Slice((*byte)(p.at(&a.srcs[0], t)), bytes)
-		return c.links[a.peer].Put(c.remoteAt(p, &a.dsts[0], t), src)
+		return c.links[a.peer].Put(c.remoteAt(p, &a.dsts[0], t), c.parcelOf(k, &a.srcs[0], src))
 	case readFar:
 		return c.copiers[a.peer].ReadFrom(unsafe.Slice((*byte)(p.at(&a.dsts[0], t)), bytes), p.farAt(&a.srcs[0], t))
 	case writeFar:

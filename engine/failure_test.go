@@ -173,7 +173,7 @@ func TestLastCallSurvivesClose(t *testing.T) {
 			if name == "barrier" {
 				forced = ""
 			}
-			if needsMapping(forced, m, n, true) {
+			if needsMapping(forced, m, n, true, false) {
 				continue
 			}
 			t.Run(m.name+"/"+name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestScratchBetweenCalls(t *testing.T) {
 	for _, m := range media {
 		for _, name := range algo.Names(plan.AllReduce) {
 			for _, n := range []int{2, 3} {
-				if needsMapping(name, m, n, false) {
+				if needsMapping(name, m, n, false, false) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%s/%d", m.name, name, n), func(t *testing.T) {

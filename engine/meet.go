@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
@@ -62,6 +63,10 @@ func (c *Comm) writeNotice(k *call) {
 	c.in, c.out = c.family.locate(k.in), c.family.locate(k.out)
 	n.inRegion, n.inAt = c.in.notice(k.in)
 	n.outRegion, n.outAt = c.out.notice(k.out)
+	if c.family.attach {
+		pin(&c.pinner, k.in, n.inRegion)
+		pin(&c.pinner, k.out, n.outRegion)
+	}
 	if c.in.view != nil {
 		c.in.show(k.in)
 	}
@@ -84,6 +89,14 @@ func (l *located) notice(b []byte) (region uint32, at uint64) {
 		return uint32(l.region), uint64(l.at)
 	}
 	return 0, uint64(address(b))
+}
+
+// pin keeps a buffer where it is while peers know its address, should it be
+// Go's and the collector one day move what it keeps.
+func pin(p *runtime.Pinner, b []byte, region uint32) {
+	if region == 0 && len(b) > 0 {
+		p.Pin(&b[0])
+	}
 }
 
 // writeRows writes the sizes of this rank's blocks.

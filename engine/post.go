@@ -2,10 +2,12 @@ package engine
 
 import (
 	"math"
+	"runtime"
 	"unsafe"
 
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // post is how messages go from one rank to another: a stream of parcels for
@@ -31,6 +33,8 @@ type post struct {
 	in   []incoming    // by sender
 	own  *Exchange     // of Send, Recv and SendRecv
 	line *link.Counter // what a line is to be, where it is put
+	// pinner holds the buffers whose addresses peers have been told.
+	pinner runtime.Pinner
 }
 
 const (
@@ -51,8 +55,12 @@ type parcel struct {
 	region uint32
 	dtype  uint8
 	kind   uint8
-	_      [6]uint8
+	call   uint8 // the collective that it is part of, or noCollective
+	_      [5]uint8
 }
+
+// noCollective is the call of a message that is part of none.
+const noCollective = plan.Collective(0xff)
 
 // Kinds of parcels.
 const (
@@ -138,7 +146,7 @@ func newPost(c *Comm) post {
 			}
 		}
 	}
-	p.own = &Exchange{comm: c}
+	p.own = &Exchange{comm: c, call: noCollective}
 	return p
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/tune"
@@ -330,8 +329,3 @@ func (p *program) farAt(o *operand, t int) uintptr {
 func (c *Comm) remoteAt(p *program, o *operand, t int) mem.Remote {
 	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.layout.scratch + p.tileOf(o, t)}
 }
-
-// codedUnit is the bytes of f32 that are coded together.
-const codedUnit = 256 * 4
-
-var _ = link.LineBytes

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/tune"
@@ -34,6 +33,7 @@ func (c *Comm) do(ctx context.Context, k *call) error {
 	err = c.run(ctx, k)
 	c.in.letGo()
 	c.out.letGo()
+	c.pinner.Unpin()
 	return c.exit(name, err)
 }
 
@@ -58,14 +58,22 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	request := c.request(k)
 	if c.mapped {
 		request.Blind = true
-		if k.collective == plan.Barrier || c.choose(request).IsOneShot() {
+		choice := c.choose(k, request)
+		switch {
+		case choice.IsMessages():
+			return c.byMessages(ctx, k)
+		case k.vector && choice.IsOneShot():
+			if done, err := c.knockVector(ctx, k); done || err != nil {
+				return err
+			}
+		case k.collective == plan.Barrier || choice.IsOneShot():
 			return c.knock(ctx, k, &c.knocks[k.collective])
 		}
 		request.Blind = false
 	}
 	if !c.mapped && !k.vector {
 		c.shape.uniform(k.block)
-		p, err := c.program(k, c.choose(request))
+		p, err := c.program(k, c.choose(k, request))
 		if err != nil {
 			return err
 		}
@@ -80,7 +88,7 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 	if request.MappedData = c.allReachable(); k.vector {
 		request.Bytes = c.shape.largest
 	}
-	choice := c.choose(request)
+	choice := c.choose(k, request)
 	if choice.IsOneShot() && c.fitsDoor(k) {
 		c.base += plan.Arrived
 		return c.knock(ctx, k, &c.knocked)
@@ -97,7 +105,12 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 }
 
 // choose picks a plan.
-func (c *Comm) choose(r tune.Request) tune.Choice { return c.cfg.Choose(r) }
+func (c *Comm) choose(k *call, r tune.Request) tune.Choice {
+	if k.own {
+		return tune.Choose(r)
+	}
+	return c.cfg.Choose(r)
+}
 
 // fitsDoor reports whether the payload of a call fits the door's slots.
 func (c *Comm) fitsDoor(k *call) bool {
@@ -218,12 +231,3 @@ func (c *Comm) interrupted(ctx context.Context) error {
 }
 
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
-
-// unit is what pieces of a block are whole multiples of, in bytes, so that no
-// two of them share what is written as one.
-func (w Wire) unit() int {
-	if w == WireFull {
-		return link.LineBytes
-	}
-	return codedUnit
-}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // NoColor is the color of a rank that joins no group.
@@ -148,7 +149,7 @@ func (c *Comm) allFine(ctx context.Context, mine card, err error) ([]card, error
 // exchangeCards gives every rank's card to every rank.
 func (c *Comm) exchangeCards(ctx context.Context, mine card) ([]card, error) {
 	all := make([]byte, c.size*cardBytes)
-	if err := c.AllGather(ctx, mine.encode(), all, mem.U8); err != nil {
+	if err := c.call(ctx, call{collective: plan.AllGather, own: true, in: mine.encode(), out: all, dtype: mem.U8}); err != nil {
 		return nil, err
 	}
 	cards := make([]card, c.size)
@@ -198,7 +199,7 @@ func hashOf(list []int) uint64 {
 func (c *Comm) newGroup(members []int) (*Comm, error) {
 	child := newComm(c.cfg, slices.Index(members, c.rank), len(members))
 	child.family, child.parent = c.family, c
-	child.patience, child.crowded, child.threads = c.patience, c.crowded, c.threads
+	child.patience, child.besides, child.crowded, child.threads = c.patience, c.besides, c.crowded, c.threads
 	child.forgetLost = func() {}
 	if err := child.makeControl(); err != nil {
 		return nil, err

@@ -76,6 +76,11 @@ type pending struct {
 // must not take a core from the computation that it runs beside.
 var workerPatience = link.Patience{Polls: 2000, Yields: 50, Nap: time.Minute}
 
+// beside is the patience of an asynchronous call that has no core of its own:
+// what it would spend on looking and yielding, the computation has, and a peer
+// that raises the count wakes it.
+var beside = link.Patience{Polls: 200, Yields: 0, Nap: 5 * time.Millisecond}
+
 func newWorker(c *Comm) *worker {
 	w := &worker{comm: c, failed: map[uint64]error{}}
 	w.waiter = link.Waiter{Patience: link.Patience{Polls: 2000, Yields: 200, Nap: 5 * time.Millisecond}, Fault: &w.never}
@@ -91,12 +96,14 @@ func (w *worker) serve() {
 			return
 		}
 		j := &w.jobs[next%inFlight]
+		w.comm.await(w.comm.besides)
 		var err error
 		if j.exchange != nil {
 			err = j.exchange.run(j.ctx)
 		} else {
 			err = w.comm.do(j.ctx, &j.call)
 		}
+		w.comm.await(w.comm.patience)
 		*j = pending{} // the caller's buffers are the caller's again
 		if err != nil {
 			w.mu.Lock()
@@ -104,6 +111,16 @@ func (w *worker) serve() {
 			w.mu.Unlock()
 		}
 		w.done.Raise(next)
+	}
+}
+
+// await sets how the waits of the next call are spent.
+func (c *Comm) await(p link.Patience) {
+	if c.waiters[0].Patience == p {
+		return
+	}
+	for rank := range c.waiters {
+		c.waiters[rank].Patience = p
 	}
 }
 

@@ -1,6 +1,6 @@
 package reduce
 
-import "math"
+import "github.com/tutti-go/tutti/internal/float16"
 
 // half is a 16-bit floating-point format.
 type half bool
@@ -15,12 +15,12 @@ func (h half) widen(wide []float32, x []uint16) {
 	wide = wide[:len(x)]
 	if h == bf16 {
 		for i, b := range x {
-			wide[i] = math.Float32frombits(uint32(b) << 16)
+			wide[i] = float16.WidenBF16(b)
 		}
 		return
 	}
 	for i, b := range x {
-		wide[i] = widenF16(b)
+		wide[i] = float16.WidenF16(b)
 	}
 }
 
@@ -29,61 +29,11 @@ func (h half) narrow(x []uint16, wide []float32) {
 	wide = wide[:len(x)]
 	if h == bf16 {
 		for i, f := range wide {
-			x[i] = narrowBF16(f)
+			x[i] = float16.NarrowBF16(f)
 		}
 		return
 	}
 	for i, f := range wide {
-		x[i] = narrowF16(f)
+		x[i] = float16.NarrowF16(f)
 	}
-}
-
-// widenF16 is the float32 with the value of an f16.
-func widenF16(b uint16) float32 {
-	sign := uint32(b&0x8000) << 16
-	rest := uint32(b & 0x7fff)
-	switch {
-	case rest >= 0x7c00: // infinity or NaN; NaNs become quiet, as in hardware
-		bits := sign | 0x7f80_0000 | rest<<13&0x7f_ffff
-		if rest > 0x7c00 {
-			bits |= 0x40_0000
-		}
-		return math.Float32frombits(bits)
-	case rest >= 0x400: // normal: the same with another bias
-		return math.Float32frombits(sign | (rest<<13 + (127-15)<<23))
-	default: // subnormal, a multiple of 2⁻²⁴: exact in a float32
-		f := float32(rest) * 0x1p-24
-		return math.Float32frombits(sign | math.Float32bits(f))
-	}
-}
-
-// narrowF16 is the f16 nearest to f.
-func narrowF16(f float32) uint16 {
-	bits := math.Float32bits(f)
-	sign := uint16(bits >> 16 & 0x8000)
-	abs := bits & 0x7fff_ffff
-	switch {
-	case abs > 0x7f80_0000:
-		return sign | 0x7e00 | uint16(abs>>13&0x3ff)
-	case abs >= 0x477f_f000: // 65520 and more is nearer to infinity
-		return sign | 0x7c00
-	case abs >= 0x3880_0000: // 2⁻¹⁴ and more: normal
-		abs -= (127 - 15) << 23
-		abs += 0xfff + abs>>13&1
-		return sign | uint16(abs>>13)
-	default:
-		// Subnormal: adding ½ lets the hardware round at 2⁻²⁴, the last place
-		// of a float32 in [½,1), and leaves the multiple in the low bits.
-		g := math.Float32frombits(abs) + 0.5
-		return sign | uint16(math.Float32bits(g)-math.Float32bits(0.5))
-	}
-}
-
-// narrowBF16 is the bf16 nearest to f.
-func narrowBF16(f float32) uint16 {
-	bits := math.Float32bits(f)
-	if bits&0x7fff_ffff > 0x7f80_0000 {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

@@ -49,6 +49,10 @@ type Choice struct {
 // what it needs from those who have it, in one step.
 func (c Choice) IsOneShot() bool { return strings.HasSuffix(c.Algo, "/oneshot") }
 
+// IsMessages reports whether the choice is no plan, but messages between the
+// root and each other rank, of which only the two need know the size.
+func (c Choice) IsMessages() bool { return strings.HasSuffix(c.Algo, "/messages") }
+
 // OneShotBytes is the most that a rank may show to all others for them to read:
 // one step, at the price of up to ranks times the traffic.
 const OneShotBytes = 32 << 10
@@ -80,7 +84,7 @@ var algorithms = func() map[string][]string {
 	all := map[string][]string{}
 	for _, name := range []string{
 		"oneshot", "direct", "attach", "staged", "dissemination", "binomial", "doubletree",
-		"linear", "ring", "bruck", "pairwise", "halving", "tree",
+		"linear", "ring", "bruck", "pairwise", "halving", "tree", "messages",
 	} {
 		for _, c := range plan.Collectives() {
 			all[name] = append(all[name], c.String()+"/"+name)
@@ -120,6 +124,10 @@ func Choose(r Request) Choice {
 		return Choice{}
 	case r.Coded:
 		return staged(r)
+	case r.Uneven && r.Blind && r.Collective.Rooted():
+		return r.choice("messages", 0, 0)
+	case r.Uneven && r.Blind: // where what is shown turns out to be little
+		return r.choice("oneshot", OneShotBytes, 2)
 	case !r.Uneven && shown <= limit:
 		return r.choice("oneshot", OneShotBytes, 2)
 	case r.Blind:
@@ -163,7 +171,7 @@ func put(r Request) Choice {
 		return pick("bruck", "pairwise")
 	}
 	switch {
-	case r.Ordered:
+	case r.Ordered, r.Coded: // a code is made of each contribution and of the sum, no more
 		return pick("pairwise", "pairwise")
 	case r.Collective == plan.Reduction:
 		return pick("binomial", "doubletree")
@@ -196,7 +204,7 @@ func For(algo string, r Request) Choice {
 	c := Choose(r)
 	forced := Choice{Algo: algo}
 	switch {
-	case c.Algo == algo:
+	case c.Algo == algo && !(r.Uneven && r.Blind):
 		return c
 	case r.Blind && (!forced.IsOneShot() || r.Uneven || r.Coded || r.shown() > OneShotBytes):
 		return Choice{}

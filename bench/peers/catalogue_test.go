@@ -36,11 +36,27 @@ func TestCatalogue(t *testing.T) {
 
 func checkVariants(t *testing.T, p Peer) {
 	t.Helper()
-	for _, op := range p.Ops {
-		for _, inPlace := range []bool{true, false} {
-			c := &campaign{work: Work{Op: op, InPlace: inPlace}, variants: true}
-			if len(c.usable(p)) == 0 {
-				t.Errorf("peer %s: no variant for %s, in place %v", p.Name, op, inPlace)
+	for _, name := range p.Ops {
+		op, ok := opByName(name)
+		if !ok {
+			t.Errorf("peer %s: no op %q", p.Name, name)
+		}
+		for _, ranks := range []int{2, 4} {
+			c := &campaign{work: Work{InPlace: true}, variants: true, cores: 2}
+			n := len(c.usable(p, op, ranks))
+			if n == 0 {
+				t.Errorf("peer %s: no variant for %s with %d ranks on 2 cores", p.Name, name, ranks)
+			}
+			// A campaign of all collectives is to end within the hour.
+			if n > 6 {
+				t.Errorf("peer %s: %d variants for %s, more than 6", p.Name, n, name)
+			}
+		}
+	}
+	for _, v := range p.Variants {
+		for _, name := range v.Ops {
+			if !slices.Contains(p.Ops, name) {
+				t.Errorf("peer %s, %s: is for %s, which the peer has not", p.Name, v.Name, name)
 			}
 		}
 	}

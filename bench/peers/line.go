@@ -51,7 +51,7 @@ func parseLines(out []byte) ([]Line, error) {
 		if err := json.Unmarshal(raw, &l); err != nil {
 			return lines, fmt.Errorf("result line %q: %w", raw, err)
 		}
-		if l.Bytes <= 0 || l.TimeUS.P50 <= 0 {
+		if (l.Bytes <= 0 && l.Op != barrierOp) || l.TimeUS.P50 <= 0 {
 			return lines, fmt.Errorf("result line %q: no size or no time", raw)
 		}
 		lines = append(lines, l)

@@ -21,8 +21,9 @@ import (
 
 const usage = `Examples:
   go run ./bench/peers                            # all there is: install, build, measure, print
-  go run ./bench/peers --quick                    # a few sizes, fewer rounds: minutes
-  go run ./bench/peers --ranks 2 --sizes 8,1M     # two points
+  go run ./bench/peers --quick                    # two ranks, four sizes, one round
+  go run ./bench/peers --ops broadcast,gather     # two collectives; all: the v forms too
+  go run ./bench/peers --ranks 2 --sizes 8,1M     # two points of each collective
   go run ./bench/peers --peers openmpi5,impi      # against two peers
   go run ./bench/peers --no-tutti --rounds 1      # the peers alone
   go run ./bench/peers install                    # bring the peers in, measure nothing
@@ -39,13 +40,14 @@ Flags:
 `
 
 type options struct {
-	ranks, sizes, peers         string
-	op, dtype, dir, tutti, more string
-	rounds                      int
-	cap, limit                  time.Duration
-	quick, noTutti, noInstall   bool
-	outOfPlace, noVariants      bool
-	set                         map[string]bool
+	ranks, sizes, peers       string
+	ops, memory               string
+	dtype, dir, tutti, more   string
+	rounds, contenders        int
+	cap, limit                time.Duration
+	quick, noTutti, noInstall bool
+	outOfPlace, noVariants    bool
+	set                       map[string]bool
 }
 
 func parseOptions(args []string, w io.Writer) (options, error) {
@@ -56,16 +58,18 @@ func parseOptions(args []string, w io.Writer) (options, error) {
 		fmt.Fprint(w, usage)
 		fs.PrintDefaults()
 	}
-	fs.StringVar(&o.ranks, "ranks", "", "numbers of ranks (default 2,4,8)")
-	fs.StringVar(&o.sizes, "sizes", "", "sizes in bytes, or with K, M, G (default 8,1K,64K,1M,16M,256M,1G)")
+	fs.StringVar(&o.ranks, "ranks", "", "numbers of ranks (default 2,4)")
+	fs.StringVar(&o.sizes, "sizes", "", "sizes in bytes, or with K, M, G (default 8,1K,64K,1M,16M,256M)")
 	fs.StringVar(&o.peers, "peers", "", "peers to measure (default all; see list)")
-	fs.StringVar(&o.op, "op", "allreduce", "operation: "+strings.Join(allOps, ", "))
+	fs.StringVar(&o.ops, "ops", "", "collectives, or all (default all but the v forms): "+strings.Join(opNames(), ", "))
+	fs.StringVar(&o.memory, "memory", memoryAlloc+","+memoryUser, "Tutti's buffers: alloc, user")
 	fs.StringVar(&o.dtype, "dtype", "f32", "element type: f32 or i32")
 	fs.BoolVar(&o.outOfPlace, "out-of-place", false, "separate send and receive buffers")
-	fs.IntVar(&o.rounds, "rounds", 3, "rounds of all peers in turn")
-	fs.DurationVar(&o.cap, "cap", 500*time.Millisecond, "time for the iterations of one run")
+	fs.IntVar(&o.rounds, "rounds", 2, "rounds of the peers in turn with Tutti")
+	fs.IntVar(&o.contenders, "contenders", 2, "most peers measured at a point: the fastest of the calibrating run")
+	fs.DurationVar(&o.cap, "cap", 200*time.Millisecond, "time for the iterations of one run")
 	fs.DurationVar(&o.limit, "limit", 30*time.Second, "a run is given up after this and what its bytes may need")
-	fs.BoolVar(&o.quick, "quick", false, "ranks 2,4, sizes 8,64K,1M,16M, 2 rounds, cap 200ms")
+	fs.BoolVar(&o.quick, "quick", false, "ranks 2, sizes 8,64K,1M,16M, 1 round, cap 100ms")
 	fs.BoolVar(&o.noVariants, "no-variants", false, "each peer's first setting only, not its best")
 	fs.BoolVar(&o.noTutti, "no-tutti", false, "the peers alone")
 	fs.BoolVar(&o.noInstall, "no-install", false, "install nothing; take the peers that are there")
@@ -81,44 +85,58 @@ func parseOptions(args []string, w io.Writer) (options, error) {
 	o.set = map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { o.set[f.Name] = true })
 	if o.quick && !o.set["rounds"] {
-		o.rounds = 2
+		o.rounds = 1
 	}
 	if o.quick && !o.set["cap"] {
-		o.cap = 200 * time.Millisecond
+		o.cap = 100 * time.Millisecond
 	}
 	switch {
-	case !slices.Contains(allOps, o.op):
-		return o, fmt.Errorf("--op %s: not one of %s", o.op, strings.Join(allOps, ", "))
 	case o.dtype != "f32" && o.dtype != "i32":
 		return o, fmt.Errorf("--dtype %s: f32 or i32", o.dtype)
 	case o.rounds < 1:
 		return o, fmt.Errorf("--rounds %d: at least one", o.rounds)
+	case o.contenders < 1:
+		return o, fmt.Errorf("--contenders %d: at least one", o.contenders)
 	}
 	return o, nil
 }
 
-// matrix is the points to measure; explicit says that the sizes were named.
-func (o *options) matrix() (points []Point, explicit bool, err error) {
+// matrix is what to measure.
+func (o *options) matrix() ([]group, error) {
 	ranks, sizes := defaultRanks, defaultSizes
 	if o.quick {
 		ranks, sizes = quickRanks, quickSizes
 	}
+	chosen, err := parseOps(o.ops)
+	if err != nil {
+		return nil, err
+	}
 	if o.ranks != "" {
 		if ranks, err = parseInts(o.ranks); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
 	if o.sizes != "" {
 		if sizes, err = parseSizes(o.sizes); err != nil {
-			return nil, false, err
+			return nil, err
 		}
 	}
-	for _, r := range ranks {
-		for _, b := range sizes {
-			points = append(points, Point{r, b})
+	return groupsOf(chosen, ranks, sizes), nil
+}
+
+// memories are the kinds of memory Tutti is measured with.
+func (o *options) memories() ([]string, error) {
+	var kinds []string
+	for name := range strings.SplitSeq(o.memory, ",") {
+		name = strings.TrimSpace(name)
+		if name != memoryAlloc && name != memoryUser {
+			return nil, fmt.Errorf("--memory %s: alloc, user", name)
+		}
+		if !slices.Contains(kinds, name) {
+			kinds = append(kinds, name)
 		}
 	}
-	return points, o.sizes != "", nil
+	return kinds, nil
 }
 
 // choose takes the peers named, or all.
@@ -173,7 +191,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	points, explicit, err := o.matrix()
+	groups, err := o.matrix()
+	if err != nil {
+		return err
+	}
+	memory, err := o.memories()
 	if err != nil {
 		return err
 	}
@@ -200,7 +222,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	adoptOrphans()
 
-	runners, states, err := prepare(ctx, &o, peers, say)
+	runners, states, err := prepare(ctx, &o, peers, groups, say)
 	if err != nil {
 		return err
 	}
@@ -214,8 +236,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Date:    time.Now().Format("2006-01-02 15:04 MST"),
 		Command: strings.TrimSpace("go run ./bench/peers " + strings.Join(args, " ")),
 		Machine: thisMachine(),
-		Work:    Work{Op: o.op, Dtype: o.dtype, Redop: "sum", InPlace: !o.outOfPlace, Rounds: o.rounds, CapMS: o.cap.Milliseconds()},
-		Peers:   states,
+		Work: Work{
+			Ops: opsOf(groups), Dtype: o.dtype, Redop: "sum", InPlace: !o.outOfPlace, Memory: memory,
+			Rounds: o.rounds, CapMS: o.cap.Milliseconds(), Contenders: o.contenders,
+		},
+		Peers: states,
 	}
 	tutti := prepareTutti(ctx, &o, root, r)
 	if ctx.Err() != nil {
@@ -227,13 +252,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	c := &campaign{
-		work: r.Work, limit: o.limit, rounds: o.rounds, cap: o.cap, variants: !o.noVariants,
+		work: r.Work, limit: o.limit, rounds: o.rounds, cap: o.cap, variants: !o.noVariants, cores: r.Machine.Cores,
 		runners: runners, launcher: &launcher{tmp: tmp}, tutti: tutti, extra: strings.Fields(o.more), say: say,
 	}
 	if len(runners) == 0 && tutti == "" {
 		return errors.Join(errors.New("nothing to measure: no peer and no commbench"), r.save(o.dir))
 	}
-	err = c.all(ctx, r, points, explicit)
+	err = c.all(ctx, r, groups, func() error { return r.save(o.dir) })
 	if err != nil {
 		r.Incomplete = err.Error()
 		if ctx.Err() != nil {
@@ -246,7 +271,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // prepare installs and builds the peers; what fails becomes a peer's state.
-func prepare(ctx context.Context, o *options, peers []Peer, say func(string, ...any)) ([]runner, []PeerState, error) {
+func prepare(ctx context.Context, o *options, peers []Peer, groups []group, say func(string, ...any)) ([]runner, []PeerState, error) {
 	src := filepath.Join(o.dir, "src")
 	if err := writeSources(src); err != nil {
 		return nil, nil, err
@@ -258,8 +283,8 @@ func prepare(ctx context.Context, o *options, peers []Peer, say func(string, ...
 		s := PeerState{Name: p.Name, Title: p.Title, Settings: p.Settings}
 		r := runner{Peer: p, venv: in.venv(p)}
 		var err error
-		if !slices.Contains(p.Ops, o.op) {
-			err = fmt.Errorf("its program has no %s", o.op)
+		if !slices.ContainsFunc(groups, func(g group) bool { return slices.Contains(p.Ops, g.op.Name) }) {
+			err = fmt.Errorf("it has no %s", strings.Join(opsOf(groups), ", "))
 		} else if s.Version, err = in.install(ctx, p); err == nil {
 			r.prog, err = build(ctx, p, place{venv: r.venv}, src, o.dir)
 		}
@@ -306,25 +331,49 @@ func prepareTutti(ctx context.Context, o *options, root string, r *Report) strin
 	return prog
 }
 
-// all measures the matrix, one number of ranks after the other.
-func (c *campaign) all(ctx context.Context, r *Report, points []Point, explicit bool) error {
-	var group []Point
-	for i, p := range points {
-		if why := skipReason(p, c.work.InPlace, explicit, availableMemory()); why != "" {
-			c.say("%d ranks, %s: skipped: %s", p.Ranks, sizeName(p.Bytes), why)
-			r.Points = append(r.Points, PointState{Ranks: p.Ranks, Bytes: p.Bytes, Skipped: why})
-		} else {
-			group = append(group, p)
+// all measures the matrix, one collective and number of ranks after the other,
+// and saves what there is after each.
+func (c *campaign) all(ctx context.Context, r *Report, groups []group, save func() error) error {
+	total, done := time.Duration(0), time.Duration(0)
+	for _, g := range groups {
+		total += c.guess(g)
+	}
+	began := time.Now()
+	for i, g := range groups {
+		left := total - done
+		if passed := time.Since(began); i > 0 && done > 0 { // as slow as it has been so far
+			left = time.Duration(float64(left) * float64(passed) / float64(done))
 		}
-		if i+1 < len(points) && points[i+1].Ranks == p.Ranks {
-			continue
+		c.say("%d of %d: %s, %d ranks; about %d minutes left", i+1, len(groups), g.op.Name, g.ranks, int(left.Minutes()+0.999))
+		fits := g
+		fits.sizes = nil
+		for _, b := range g.sizes {
+			if why := skipReason(g.op, g.ranks, b, c.work.InPlace, availableMemory()); why != "" {
+				c.say("%s, %d ranks, %s: skipped: %s", g.op.Name, g.ranks, sizeName(b), why)
+				r.Points = append(r.Points, PointState{Op: g.op.Name, Ranks: g.ranks, Bytes: b, Skipped: why})
+			} else {
+				fits.sizes = append(fits.sizes, b)
+			}
 		}
-		if err := c.measure(ctx, group, func(s PointState) { r.Points = append(r.Points, s) }); err != nil {
+		if err := c.measure(ctx, fits, func(s PointState) { r.Points = append(r.Points, s) }); err != nil {
 			return err
 		}
-		group = nil
+		done += c.guess(g)
+		if err := save(); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func opsOf(groups []group) []string {
+	var names []string
+	for _, g := range groups {
+		if !slices.Contains(names, g.op.Name) {
+			names = append(names, g.op.Name)
+		}
+	}
+	return names
 }
 
 func (r *Report) save(dir string) error {
@@ -345,13 +394,16 @@ func list(w io.Writer, peers []Peer) {
 		if len(p.Pip) > 0 {
 			from = "PyPI: " + strings.Join(p.Pip, " ")
 		}
-		fmt.Fprintf(w, "%s: %s (%s)\n  settings: %s\n", p.Name, p.Title, from, p.Settings)
+		fmt.Fprintf(w, "%s: %s (%s)\n  settings: %s\n  collectives: %s\n", p.Name, p.Title, from, p.Settings, strings.Join(p.Ops, ", "))
 		for _, v := range p.Variants {
 			what := strings.Join(append(append([]string{}, v.Env...), v.Args...), " ")
 			if v.Algo != "" {
 				what = "algorithm " + v.Algo
 			}
-			fmt.Fprintf(w, "  variant %-18s %s\n", v.Name, what)
+			if v.Ops != nil {
+				what += " (" + strings.Join(v.Ops, ", ") + ")"
+			}
+			fmt.Fprintf(w, "  variant %-20s %s\n", v.Name, what)
 		}
 	}
 }

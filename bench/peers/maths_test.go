@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,9 @@ func TestParseLines(t *testing.T) {
 	l := lines[1]
 	if l.Op != "allreduce" || l.Ranks != 2 || l.Bytes != 8 || l.TimeUS.P50 != 1.5 || l.Wrong != 3 || !l.InPlace || l.Roofline != 0.9 {
 		t.Errorf("parseLines read %+v", l)
+	}
+	if v, err := parseLines([]byte(`{"op":"barrier","bytes":0,"time_us":{"p50":1},"wrong":null}`)); err != nil || len(v) != 1 {
+		t.Errorf("a barrier, which has no bytes: %v, %v", v, err)
 	}
 	for _, bad := range []string{`{"time_us":`, `{"bytes":8,"time_us":{"p50":0}}`, `{"bytes":0,"time_us":{"p50":1}}`} {
 		if _, err := parseLines([]byte(good + "\n" + bad)); err == nil || !strings.Contains(err.Error(), "result line") {
@@ -108,20 +112,149 @@ func TestSizes(t *testing.T) {
 func TestSkip(t *testing.T) {
 	const gib = 1 << 30
 	for _, c := range []struct {
-		p         Point
-		explicit  bool
+		op        string
+		ranks     int
+		bytes     int64
 		available int64
 		want      string
 	}{
-		{Point{2, gib}, false, 16 * gib, ""},
-		{Point{4, gib}, false, 64 * gib, "two ranks only"},
-		{Point{4, gib}, true, 64 * gib, ""},
-		{Point{2, gib}, false, 2 * gib, "of memory"},
-		{Point{8, 256 << 20}, false, 4 * gib, ""},
+		{"allreduce", 2, gib, 16 * gib, ""},
+		{"allreduce", 2, gib, 2 * gib, "of memory"},
+		{"allreduce", 8, 256 << 20, 4 * gib, ""},
+		{"alltoall", 8, 256 << 20, 4 * gib, "of memory"}, // two buffers a rank
+		{"gather", 8, gib, 3 * gib, ""},                  // one big buffer in all
+		{"barrier", 8, 0, 0, ""},
 	} {
-		got := skipReason(c.p, true, c.explicit, c.available)
+		op, _ := opByName(c.op)
+		got := skipReason(op, c.ranks, c.bytes, true, c.available)
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-			t.Errorf("skipReason(%v, %v, %d) = %q, want %q", c.p, c.explicit, c.available, got, c.want)
+			t.Errorf("skipReason(%s, %d, %d, %d) = %q, want %q", c.op, c.ranks, c.bytes, c.available, got, c.want)
 		}
+	}
+}
+
+func TestOps(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		want int
+	}{{"", 10}, {"all", 15}, {"broadcast, gatherv,broadcast", 2}} {
+		if got, err := parseOps(c.in); err != nil || len(got) != c.want {
+			t.Errorf("parseOps(%q) = %v, %v; want %d", c.in, got, err, c.want)
+		}
+	}
+	if v, err := parseOps("bcast"); err == nil {
+		t.Errorf("parseOps(bcast) = %v, want an error", v)
+	}
+	for _, o := range ops {
+		if o.V && !slices.Contains(opNames(), strings.TrimSuffix(o.Name, "v")) {
+			t.Errorf("%s is a v form of nothing", o.Name)
+		}
+	}
+}
+
+// The peer programs know the same ops, in whatever order.
+func TestOpsAreTheSources(t *testing.T) {
+	h, err := sources.ReadFile("src/bench.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range ops {
+		if !strings.Contains(string(h), "\""+o.Name+"\"") {
+			t.Errorf("bench.h does not know %s", o.Name)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	gs := groupsOf(ops, []int{2, 4}, []int64{1 << 20, 8, 8})
+	if len(gs) != 2*len(ops) {
+		t.Fatalf("%d groups, want two of each op", len(gs))
+	}
+	for _, g := range gs {
+		want := []int64{8, 1 << 20}
+		if g.op.Name == barrierOp {
+			want = []int64{0}
+		}
+		if !slices.Equal(g.sizes, want) {
+			t.Errorf("sizes of %s are %v, want %v", g.op.Name, g.sizes, want)
+		}
+	}
+	got := bands([]int64{8, 64 << 10, 1 << 20, 16 << 20})
+	if len(got) != 3 || !slices.Equal(got[0], []int64{8, 64 << 10}) || !slices.Equal(got[2], []int64{16 << 20}) {
+		t.Errorf("bands = %v, want the small ones together", got)
+	}
+}
+
+func TestChoices(t *testing.T) {
+	ch := &choices{}
+	for _, c := range []struct {
+		peer, variant string
+		us            float64
+		wrong         int64
+	}{
+		{"a", "x", 10, 0}, {"a", "y", 9, 0}, {"a", "z", 1, 5}, {"b", "x", 13, 0}, {"c", "x", 13.4, 0}, {"d", "x", 14, 0}, {"e", "x", 2, 1},
+	} {
+		ch.tries = append(ch.tries, try{c.peer, Variant{Name: c.variant}, 8, c.us, c.wrong})
+	}
+	var got []string
+	for _, c := range ch.contenders(8, 5) {
+		got = append(got, c.peer+c.variant.Name)
+	}
+	if !slices.Equal(got, []string{"ay", "bx", "cx"}) {
+		t.Errorf("contenders = %v, want a's best right one, b and c: d is too far, e is wrong", got)
+	}
+	if v := ch.contenders(8, 2); len(v) != 2 {
+		t.Errorf("contenders of 2 = %v", v)
+	}
+	if b, ok := ch.of("e", 8); !ok || b.wrong != 1 {
+		t.Errorf("of(e) = %v, %v; want its wrong try", b, ok)
+	}
+	if b, _ := ch.of("a", 8); b.variant.Name != "y" {
+		t.Errorf("of(a) = %v, want y: z is wrong", b)
+	}
+	for _, c := range []struct {
+		peer, variant string
+		want          bool
+	}{{"a", "y", true}, {"a", "x", true}, {"c", "x", true}, {"d", "x", false}, {"e", "x", false}} {
+		if got := ch.near(c.peer, c.variant, 8); got != c.want {
+			t.Errorf("near(%s, %s) = %v, want %v", c.peer, c.variant, got, c.want)
+		}
+	}
+	if !ch.near("a", "y", 16) {
+		t.Error("where nothing was tried, all are near")
+	}
+}
+
+func TestSummary(t *testing.T) {
+	point := func(op string, alloc, user float64) PointState {
+		o := PeerOutcome{Name: "p", US: &Spread{1, 1, 1, 1}}
+		if alloc > 0 {
+			o.RatioAlloc = &Spread{alloc, alloc, alloc, 1}
+		}
+		if user > 0 {
+			o.RatioUser = &Spread{user, user, user, 1}
+		}
+		return PointState{Op: op, Ranks: 2, Bytes: 8, Peers: []PeerOutcome{o}}
+	}
+	r := &Report{Points: []PointState{point("reduce", 4, 0.5), point("reduce", 1, 0), point("gather", 0.25, 2), {Op: "scatter"}}}
+	names, means, slow := r.summarise()
+	if !slices.Equal(names, []string{"reduce", "gather", "scatter", everything}) {
+		t.Errorf("names = %v", names)
+	}
+	for _, c := range []struct {
+		name, alloc, slowAlloc, user, slowUser string
+	}{
+		{"reduce", "2.00", "0 of 2", "0.50", "1 of 1"},
+		{"gather", "0.25", "1 of 1", "2.00", "0 of 1"},
+		{"scatter", "–", "–", "–", "–"},
+		{everything, "1.00", "1 of 3", "1.00", "1 of 2"},
+	} {
+		m := means[c.name]
+		if m[0].String() != c.alloc || m[0].slower() != c.slowAlloc || m[1].String() != c.user || m[1].slower() != c.slowUser {
+			t.Errorf("%s: %v, %s, %v, %s; want %+v", c.name, &m[0], m[0].slower(), &m[1], m[1].slower(), c)
+		}
+	}
+	if len(slow) != 2 || slow[0].point.Op != "gather" || slow[0].memory != memoryAlloc || slow[1].ratio != 0.5 || slow[1].memory != memoryUser {
+		t.Errorf("slow cells = %+v, want gather's and then reduce's", slow)
 	}
 }

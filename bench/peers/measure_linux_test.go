@@ -17,7 +17,7 @@ func script(t *testing.T, dir, name, us string) string {
 	path := filepath.Join(dir, name)
 	text := fmt.Sprintf(`#!/bin/sh
 echo %s >> %s/log
-while [ $# -gt 0 ]; do [ "$1" = -b ] && sizes=$2; shift; done
+while [ $# -gt 0 ]; do case $1 in -b|--size) sizes=$2;; esac; shift; done
 for b in $(echo "$sizes" | tr , ' '); do
   echo "{\"op\":\"allreduce\",\"ranks\":2,\"bytes\":$b,\"time_us\":{\"p50\":%s},\"wrong\":0}"
 done
@@ -35,11 +35,12 @@ func plainLaunch(_ place, v Variant, _ int, prog []string) []Command {
 func fakeCampaign(t *testing.T, dir string) *campaign {
 	t.Helper()
 	peer := func(name, us string) runner {
-		return runner{Peer: Peer{Name: name, Launch: plainLaunch, Variants: []Variant{{Name: "default"}}}, prog: script(t, dir, name, us)}
+		return runner{Peer: Peer{Name: name, Ops: opNames(), Launch: plainLaunch, Variants: []Variant{{Name: "default"}}}, prog: script(t, dir, name, us)}
 	}
 	return &campaign{
-		work: Work{Op: "allreduce", Dtype: "f32", Redop: "sum", InPlace: true}, limit: 20 * time.Second, rounds: 2, cap: time.Millisecond, variants: true,
-		runners: []runner{peer("a", "10"), peer("b", "30")}, launcher: &launcher{tmp: dir}, tutti: script(t, dir, "tutti", "5"), say: t.Logf,
+		work:  Work{Dtype: "f32", Redop: "sum", InPlace: true, Memory: []string{memoryAlloc, memoryUser}, Contenders: 2},
+		cores: 2, limit: 20 * time.Second, rounds: 2, cap: time.Millisecond, variants: true,
+		runners: []runner{peer("a", "10"), peer("b", "12"), peer("c", "30")}, launcher: &launcher{tmp: dir}, tutti: script(t, dir, "tutti", "5"), say: t.Logf,
 	}
 }
 
@@ -47,7 +48,7 @@ func TestRoundsAlternate(t *testing.T) {
 	dir := t.TempDir()
 	c := fakeCampaign(t, dir)
 	r := &Report{Work: c.work}
-	if err := c.all(t.Context(), r, []Point{{2, 8}}, true); err != nil {
+	if err := c.all(t.Context(), r, groupsOf(ops[:1], []int{2}, []int64{8}), noSave); err != nil {
 		t.Fatal(err)
 	}
 	p := r.Points[0]
@@ -61,13 +62,39 @@ func TestRoundsAlternate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Calibration of a and b; then pairs, the first with Tutti's own two
-	// unrecorded runs.
-	want := "a b" + " a tutti tutti tutti tutti" + " b tutti tutti" + strings.Repeat(" a tutti tutti b tutti tutti", 1)
+	// Calibration of all; then pairs of those near the best, peer first in one
+	// round and Tutti first in the next.
+	want := "a b c" + " a tutti tutti b tutti tutti" + " tutti tutti a tutti tutti b"
 	if got := strings.Join(strings.Fields(string(b)), " "); got != want {
 		t.Errorf("order of runs:\n got %s\nwant %s", got, want)
 	}
 }
+
+// Small sizes share a peer's launch; each is beside Tutti's run of its own.
+func TestBandsShareALaunch(t *testing.T) {
+	dir := t.TempDir()
+	c := fakeCampaign(t, dir)
+	c.rounds, c.runners = 1, c.runners[:1]
+	r := &Report{Work: c.work}
+	if err := c.all(t.Context(), r, groupsOf(ops[:1], []int{2}, []int64{8, 1024, 1 << 20}), noSave); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "a" + " a tutti tutti tutti tutti" + " a tutti tutti"
+	if got := strings.Join(strings.Fields(string(b)), " "); got != want {
+		t.Errorf("order of runs:\n got %s\nwant %s", got, want)
+	}
+	for _, p := range r.Points {
+		if b := p.best(); b == nil || b.RatioUser.Median != 2 {
+			t.Errorf("%d bytes: best = %+v, want a at twice Tutti's time", p.Bytes, b)
+		}
+	}
+}
+
+func noSave() error { return nil }
 
 func TestFailuresAreNamed(t *testing.T) {
 	dir := t.TempDir()
@@ -80,7 +107,7 @@ func TestFailuresAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Report{Work: c.work}
-	if err := c.all(t.Context(), r, []Point{{2, 8}}, true); err != nil {
+	if err := c.all(t.Context(), r, groupsOf(ops[:1], []int{2}, []int64{8}), noSave); err != nil {
 		t.Fatal(err)
 	}
 	p := r.Points[0]

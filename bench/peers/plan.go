@@ -2,40 +2,77 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A Point is one thing to measure: so many ranks, so many bytes.
-type Point struct {
-	Ranks int
-	Bytes int64
-}
-
 var (
-	defaultRanks = []int{2, 4, 8}
-	defaultSizes = []int64{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20, 1 << 30}
-	quickRanks   = []int{2, 4}
+	defaultRanks = []int{2, 4}
+	defaultSizes = []int64{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20}
+	quickRanks   = []int{2}
 	quickSizes   = []int64{8, 64 << 10, 1 << 20, 16 << 20}
 )
 
-// footprint is the memory a point takes, with room for the library's own.
-func footprint(p Point, inPlace bool) int64 {
-	buffers := int64(1)
-	if !inPlace {
-		buffers = 2
-	}
-	return int64(float64(int64(p.Ranks)*p.Bytes*buffers) * 1.3)
+// A group is the points of one collective and number of ranks: a table of the
+// report, and what is calibrated together.
+type group struct {
+	op    Op
+	ranks int
+	sizes []int64
 }
 
-// skipReason says why a point is left out, or nothing. Above 256 MiB the
-// default matrix has two ranks only: more would take minutes a peer.
-func skipReason(p Point, inPlace, explicit bool, available int64) string {
-	if !explicit && p.Bytes > 256<<20 && p.Ranks > 2 {
-		return "over 256 MiB the default matrix has two ranks only (name --sizes to have it)"
+// A barrier has one size, which is none.
+func groupsOf(ops []Op, ranks []int, sizes []int64) []group {
+	var gs []group
+	for _, o := range ops {
+		of := slices.Compact(slices.Sorted(slices.Values(sizes)))
+		if o.Name == barrierOp {
+			of = []int64{0}
+		}
+		for _, n := range ranks {
+			gs = append(gs, group{o, n, of})
+		}
 	}
-	if need := footprint(p, inPlace); need > available {
+	return gs
+}
+
+// bands splits sizes into those that share a peer's launch in a round. Small
+// ones cost less than starting the ranks does; from 1 MiB on a launch's time
+// is the measurement's own, and sharing one would only put the peer's run of a
+// size further from Tutti's.
+func bands(sizes []int64) [][]int64 {
+	var small []int64
+	var all [][]int64
+	for _, b := range sizes {
+		if b <= smallSize {
+			small = append(small, b)
+		} else {
+			all = append(all, []int64{b})
+		}
+	}
+	if len(small) > 0 {
+		all = append([][]int64{small}, all...)
+	}
+	return all
+}
+
+const (
+	smallSize = 64 << 10
+	// Above this only the variants that were near the best at the largest size
+	// up to it are calibrated: a run takes seconds there.
+	everyVariant = 16 << 20
+)
+
+// footprint is the memory a point takes, with room for the library's own.
+func footprint(o Op, ranks int, bytes int64, inPlace bool) int64 {
+	return int64(float64(o.buffers(ranks, bytes, inPlace)) * 1.3)
+}
+
+// skipReason says why a point is left out, or nothing.
+func skipReason(o Op, ranks int, bytes int64, inPlace bool, available int64) string {
+	if need := footprint(o, ranks, bytes, inPlace); need > available {
 		return fmt.Sprintf("needs %s of memory, %s are available", sizeName(need), sizeName(available))
 	}
 	return ""
@@ -120,4 +157,39 @@ func sizeName(b int64) string {
 	default:
 		return fmt.Sprintf("%d B", b)
 	}
+}
+
+// guess is about how long a group takes, for the estimate that is printed.
+func (c *campaign) guess(g group) time.Duration {
+	const (
+		start     = 0.7  // seconds to start and end a peer's ranks, and
+		tutti     = 0.25 // commbench's
+		calibrate = 0.1  // a calibrating run's iterations at a size
+		perByte   = 6e-9 // setting up, filling and checking
+	)
+	most := c.cap.Seconds()
+	variants := 0.0
+	for _, r := range c.runners {
+		variants += float64(len(c.usable(r.Peer, g.op, g.ranks)))
+	}
+	contenders := float64(max(1, min(c.work.Contenders, len(c.runners))))
+	runs := contenders * float64(len(c.work.Memory)) // of commbench, in a round at a size
+	if c.tutti == "" {
+		runs = 0
+	}
+	if len(c.runners) == 0 {
+		contenders = 0
+	}
+	seconds := variants * start
+	for _, b := range g.sizes {
+		bytes := float64(int64(g.ranks)*b) * perByte
+		if b > everyVariant {
+			seconds += min(variants, mostAbove) * (start + calibrate + bytes)
+		} else {
+			seconds += variants * (calibrate + bytes)
+		}
+		seconds += float64(c.rounds) * (contenders*(most+bytes) + runs*(tutti+most+bytes))
+	}
+	seconds += float64(c.rounds*len(bands(g.sizes))) * contenders * start
+	return time.Duration(seconds * float64(time.Second))
 }

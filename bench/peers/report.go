@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 )
@@ -24,12 +25,14 @@ type Report struct {
 
 // Work is what all were asked to do, and how it was timed.
 type Work struct {
-	Op      string `json:"op"`
-	Dtype   string `json:"dtype"`
-	Redop   string `json:"redop"`
-	InPlace bool   `json:"in_place"`
-	Rounds  int    `json:"rounds"`
-	CapMS   int64  `json:"cap_ms"`
+	Ops        []string `json:"ops"`
+	Dtype      string   `json:"dtype"`
+	Redop      string   `json:"redop"`
+	InPlace    bool     `json:"in_place"`
+	Memory     []string `json:"memory"` // Tutti's buffers
+	Rounds     int      `json:"rounds"`
+	CapMS      int64    `json:"cap_ms"`
+	Contenders int      `json:"contenders"` // most peers measured at a point
 }
 
 // TuttiState says which Tutti was measured, or why none was.
@@ -49,6 +52,7 @@ type PeerState struct {
 
 // PointState is one point's outcome.
 type PointState struct {
+	Op      string        `json:"op"`
 	Ranks   int           `json:"ranks"`
 	Bytes   int64         `json:"bytes"`
 	Skipped string        `json:"skipped,omitempty"`
@@ -58,15 +62,17 @@ type PointState struct {
 }
 
 // PeerOutcome is a peer at a point. The ratios are its time over Tutti's,
-// taken within each round: above 1, Tutti is the faster.
+// taken within each round: above 1, Tutti is the faster. A peer that was not
+// near the best in the calibrating run has that run's time only.
 type PeerOutcome struct {
-	Name       string  `json:"name"`
-	Variant    string  `json:"variant,omitempty"`
-	US         *Spread `json:"p50_us,omitempty"`
-	RatioAlloc *Spread `json:"ratio_to_tutti_alloc,omitempty"`
-	RatioUser  *Spread `json:"ratio_to_tutti_user,omitempty"`
-	Wrong      int64   `json:"wrong"`
-	Error      string  `json:"error,omitempty"`
+	Name         string  `json:"name"`
+	Variant      string  `json:"variant,omitempty"`
+	CalibratedUS float64 `json:"calibrated_us,omitempty"`
+	US           *Spread `json:"p50_us,omitempty"`
+	RatioAlloc   *Spread `json:"ratio_to_tutti_alloc,omitempty"`
+	RatioUser    *Spread `json:"ratio_to_tutti_user,omitempty"`
+	Wrong        int64   `json:"wrong"`
+	Error        string  `json:"error,omitempty"`
 }
 
 // TuttiOutcome is Tutti at a point, with one kind of memory.
@@ -97,11 +103,11 @@ func (r *Report) writeJSON(w io.Writer) error {
 }
 
 func (r *Report) writeMarkdown(w io.Writer) {
-	place := "in place"
+	place := "in place where there is such a form"
 	if !r.Work.InPlace {
 		place = "out of place"
 	}
-	fmt.Fprintf(w, "# Tutti and its peers: %s, %s, %s %s\n\n", r.Work.Op, place, r.Work.Dtype, r.Work.Redop)
+	fmt.Fprintf(w, "# Tutti and its peers: %s %s, %s\n\n", r.Work.Dtype, r.Work.Redop, place)
 	fmt.Fprintf(w, "%s; %s, %d cores usable, %s of memory; Linux %s; %s.\n\n",
 		r.Date, r.Machine.CPU, r.Machine.Cores, sizeName(r.Machine.MemoryMiB<<20), r.Machine.Kernel, r.Machine.Go)
 	fmt.Fprintf(w, "Command: `%s`\n\n", r.Command)
@@ -109,12 +115,14 @@ func (r *Report) writeMarkdown(w io.Writer) {
 		fmt.Fprintf(w, "**Incomplete: %s**\n\n", r.Incomplete)
 	}
 	fmt.Fprintf(w, "Times are microseconds a call: the slowest rank's, median over iterations, median over rounds: %d (least to most of them). "+
-		"Peers and Tutti ran in turn, rank i on core i mod %d. Ratios are the best peer's time over Tutti's, divided within each round: above 1, Tutti is the faster.\n\n",
+		"Peers and Tutti ran in turn, rank i on core i mod %d. Ratios are the best peer's time over Tutti's, divided within each round: above 1, Tutti is the faster; **bold** where it is the slower.\n\n",
 		r.Work.Rounds, r.Machine.Cores)
 	r.writePeers(w)
-	for _, ranks := range r.ranks() {
-		r.writeTable(w, ranks)
+	r.writeSummary(w)
+	for _, t := range r.tables() {
+		r.writeTable(w, t)
 	}
+	r.writeTries(w)
 }
 
 func (r *Report) writePeers(w io.Writer) {
@@ -134,14 +142,28 @@ func (r *Report) writePeers(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-func (r *Report) ranks() []int {
-	var v []int
-	for _, p := range r.Points {
-		if !slices.Contains(v, p.Ranks) {
-			v = append(v, p.Ranks)
+// A table is the points of one collective and number of ranks.
+type table struct {
+	op     string
+	ranks  int
+	points []*PointState
+}
+
+func (r *Report) tables() []table {
+	var all []table
+	for i := range r.Points {
+		p := &r.Points[i]
+		at := slices.IndexFunc(all, func(t table) bool { return t.op == p.Op && t.ranks == p.Ranks })
+		if at < 0 {
+			all = append(all, table{op: p.Op, ranks: p.Ranks})
+			at = len(all) - 1
 		}
+		all[at].points = append(all[at].points, p)
 	}
-	return v
+	for _, t := range all {
+		slices.SortStableFunc(t.points, func(a, b *PointState) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	}
+	return all
 }
 
 // present are the peers that can run here, as columns.
@@ -155,65 +177,185 @@ func (r *Report) present() []string {
 	return names
 }
 
-func (r *Report) writeTable(w io.Writer, ranks int) {
-	names := r.present()
-	fmt.Fprintf(w, "## %d ranks\n\n| size |", ranks)
-	for _, n := range names {
-		fmt.Fprintf(w, " %s |", n)
+// A mean gathers ratios: their geometric mean, and how many were below 1.
+type mean struct {
+	logs  float64
+	cells int
+	slow  int
+}
+
+func (m *mean) add(s *Spread) {
+	if s == nil || s.Median <= 0 {
+		return
 	}
-	fmt.Fprintf(w, " tutti alloc | tutti user | best peer | best/alloc | best/user | roofline |\n|%s\n",
-		strings.Repeat(" ---: |", len(names)+7))
-	var notes []string
+	m.logs += math.Log(s.Median)
+	m.cells++
+	if s.Median < 1 {
+		m.slow++
+	}
+}
+
+func (m *mean) String() string {
+	if m.cells == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", math.Exp(m.logs/float64(m.cells)))
+}
+
+func (m *mean) slower() string {
+	if m.cells == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%d of %d", m.slow, m.cells)
+}
+
+// A slowCell is a point at which Tutti, with one kind of memory, is slower
+// than the best peer.
+type slowCell struct {
+	point  *PointState
+	memory string
+	peer   *PeerOutcome
+	ratio  float64
+}
+
+// summarise takes the means over the points of each collective, and over all,
+// and lists the slow cells, the slowest first.
+func (r *Report) summarise() (names []string, means map[string]*[2]mean, slow []slowCell) {
+	means = map[string]*[2]mean{everything: {}}
 	for i := range r.Points {
 		p := &r.Points[i]
-		if p.Ranks != ranks {
+		if means[p.Op] == nil {
+			means[p.Op] = &[2]mean{}
+			names = append(names, p.Op)
+		}
+		b := p.best()
+		if b == nil {
 			continue
 		}
-		at := sizeName(p.Bytes)
-		if p.Skipped != "" {
-			notes = append(notes, fmt.Sprintf("%s: skipped: %s", at, p.Skipped))
-			continue
+		for m, s := range []*Spread{b.RatioAlloc, b.RatioUser} {
+			means[p.Op][m].add(s)
+			means[everything][m].add(s)
+			if s != nil && s.Median < 1 {
+				slow = append(slow, slowCell{p, []string{memoryAlloc, memoryUser}[m], b, s.Median})
+			}
 		}
-		fmt.Fprintf(w, "| %s |", at)
-		for _, n := range names {
-			o := p.peer(n)
-			fmt.Fprintf(w, " %s |", timeCell(o.US, o.Wrong, o.Error))
-			notes = appendNote(notes, at+", "+n, o.Error, o.Wrong)
+	}
+	slices.SortStableFunc(slow, func(a, b slowCell) int { return cmp.Compare(a.ratio, b.ratio) })
+	return append(names, everything), means, slow
+}
+
+const everything = "all"
+
+func (r *Report) writeSummary(w io.Writer) {
+	names, means, slow := r.summarise()
+	if means[everything][0].cells+means[everything][1].cells == 0 {
+		return
+	}
+	fmt.Fprintf(w, "## Summary\n\nGeometric means of the ratios, and the cells where Tutti is the slower.\n\n"+
+		"| collective | best/alloc | slower | best/user | slower |\n| --- | ---: | ---: | ---: | ---: |\n")
+	for _, n := range names {
+		m := means[n]
+		if n == everything {
+			n = "**" + n + "**"
 		}
-		alloc, user := cmp.Or(p.Alloc, &TuttiOutcome{}), cmp.Or(p.User, &TuttiOutcome{})
-		fmt.Fprintf(w, " %s | %s |", timeCell(alloc.US, alloc.Wrong, alloc.Error), timeCell(user.US, user.Wrong, user.Error))
-		notes = appendNote(notes, at+", tutti alloc", alloc.Error, alloc.Wrong)
-		notes = appendNote(notes, at+", tutti user", user.Error, user.Wrong)
-		best := cmp.Or(p.best(), &PeerOutcome{Name: "–"})
-		fmt.Fprintf(w, " %s | %s | %s | %s |\n", best.Name, ratioCell(best.RatioAlloc), ratioCell(best.RatioUser), ratioCell(alloc.Roofline))
+		fmt.Fprintf(w, "| %s | %v | %s | %v | %s |\n", n, &m[0], m[0].slower(), &m[1], m[1].slower())
 	}
 	fmt.Fprintln(w)
-	r.writeVariants(w, ranks, names)
-	for _, n := range notes {
-		fmt.Fprintf(w, "- %s\n", cell(n))
+	if len(slow) == 0 {
+		return
 	}
-	if len(notes) > 0 {
+	fmt.Fprintf(w, "| slower: collective | ranks | size | memory | ratio | best peer |\n| --- | ---: | ---: | --- | ---: | --- |\n")
+	for _, s := range slow {
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %.2f | %s |\n", s.point.Op, s.point.Ranks, pointSize(s.point), s.memory, s.ratio, s.peer.with())
+	}
+	fmt.Fprintln(w)
+}
+
+// with is the peer and its setting.
+func (o *PeerOutcome) with() string {
+	if o.Variant == "" || o.Variant == "default" {
+		return cell(o.Name)
+	}
+	return cell(o.Name + ": " + o.Variant)
+}
+
+func pointSize(p *PointState) string {
+	if p.Op == barrierOp {
+		return "–"
+	}
+	return sizeName(p.Bytes)
+}
+
+func (r *Report) writeTable(w io.Writer, t table) {
+	fmt.Fprintf(w, "## %s, %d ranks\n\n", t.op, t.ranks)
+	fmt.Fprintf(w, "| size | best peer | its time | tutti alloc | best/alloc | tutti user | best/user |\n| ---: | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	var notes notes
+	for _, p := range t.points {
+		at := pointSize(p)
+		if p.Skipped != "" {
+			notes.add(at, "skipped: "+p.Skipped)
+			continue
+		}
+		alloc, user := cmp.Or(p.Alloc, &TuttiOutcome{}), cmp.Or(p.User, &TuttiOutcome{})
+		best := cmp.Or(p.best(), &PeerOutcome{Name: "–"})
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", at, best.with(), timeCell(best.US, 0, ""),
+			timeCell(alloc.US, alloc.Wrong, alloc.Error), ratioCell(best.RatioAlloc),
+			timeCell(user.US, user.Wrong, user.Error), ratioCell(best.RatioUser))
+		for i := range p.Peers {
+			notes.failure(at, p.Peers[i].Name, p.Peers[i].Error, p.Peers[i].Wrong)
+		}
+		notes.failure(at, "tutti alloc", alloc.Error, alloc.Wrong)
+		notes.failure(at, "tutti user", user.Error, user.Wrong)
+	}
+	fmt.Fprintln(w)
+	for i, text := range notes.texts {
+		fmt.Fprintf(w, "- %s: %s\n", strings.Join(notes.sizes[i], ", "), cell(text))
+	}
+	if len(notes.texts) > 0 {
 		fmt.Fprintln(w)
 	}
 }
 
-// writeVariants says which setting each peer was measured with, as one line a peer.
-func (r *Report) writeVariants(w io.Writer, ranks int, names []string) {
-	var lines []string
-	for _, n := range names {
-		var said []string
-		for i := range r.Points {
-			p := &r.Points[i]
-			if v := p.peer(n).Variant; p.Ranks == ranks && v != "" {
-				said = append(said, sizeName(p.Bytes)+" "+v)
+// writeTries says how every peer did with its best setting: in the rounds
+// where it was measured in them, in the calibrating run (in brackets) where not.
+func (r *Report) writeTries(w io.Writer) {
+	names := r.present()
+	if len(names) == 0 || len(r.Points) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "## Every peer\n\nWith the setting that was its fastest in a calibrating run. In brackets that run's time: the peer was not near the best, and was not measured again. A dash: it has no such collective, or was not near the best at a smaller size.\n\n")
+	fmt.Fprintf(w, "| collective | ranks | size | %s |\n| --- | ---: | ---: |%s\n", strings.Join(names, " | "), strings.Repeat(" --- |", len(names)))
+	for _, t := range r.tables() {
+		for _, p := range t.points {
+			if p.Skipped != "" {
+				continue
 			}
-		}
-		if len(said) > 0 {
-			lines = append(lines, fmt.Sprintf("- %s: %s\n", n, strings.Join(said, "; ")))
+			fmt.Fprintf(w, "| %s | %d | %s |", t.op, t.ranks, pointSize(p))
+			for _, n := range names {
+				fmt.Fprintf(w, " %s |", p.peer(n).tried())
+			}
+			fmt.Fprintln(w)
 		}
 	}
-	if len(lines) > 0 {
-		fmt.Fprintf(w, "Fastest settings, by a calibrating run, and so the ones measured:\n\n%s\n", strings.Join(lines, ""))
+	fmt.Fprintln(w)
+}
+
+func (o *PeerOutcome) tried() string {
+	variant := ""
+	if o.Variant != "" && o.Variant != "default" {
+		variant = " " + cell(o.Variant)
+	}
+	switch {
+	case o.Wrong > 0:
+		return "**wrong**" + variant
+	case o.US != nil:
+		return number(o.US.Median) + variant
+	case o.Error != "":
+		return "failed"
+	case o.CalibratedUS > 0:
+		return "(" + number(o.CalibratedUS) + variant + ")"
+	default:
+		return "–"
 	}
 }
 
@@ -226,14 +368,29 @@ func (p *PointState) peer(name string) *PeerOutcome {
 	return &PeerOutcome{}
 }
 
-func appendNote(notes []string, who, err string, wrong int64) []string {
+// notes go below a table: each text once, with the sizes it is about.
+type notes struct {
+	texts []string
+	sizes [][]string
+}
+
+func (n *notes) add(size, text string) {
+	i := slices.Index(n.texts, text)
+	if i < 0 {
+		n.texts = append(n.texts, text)
+		n.sizes = append(n.sizes, nil)
+		i = len(n.texts) - 1
+	}
+	n.sizes[i] = append(n.sizes[i], size)
+}
+
+func (n *notes) failure(size, who, err string, wrong int64) {
 	if wrong > 0 {
-		notes = append(notes, fmt.Sprintf("%s: **%d wrong elements**", who, wrong))
+		n.add(size, fmt.Sprintf("%s: **%d wrong elements**", who, wrong))
 	}
 	if err != "" {
-		notes = append(notes, who+": "+err)
+		n.add(size, who+": "+err)
 	}
-	return notes
 }
 
 func timeCell(s *Spread, wrong int64, err string) string {
@@ -254,6 +411,9 @@ func timeCell(s *Spread, wrong int64, err string) string {
 func ratioCell(s *Spread) string {
 	if s == nil {
 		return "–"
+	}
+	if s.Median < 1 {
+		return fmt.Sprintf("**%.2f**", s.Median)
 	}
 	return fmt.Sprintf("%.2f", s.Median)
 }

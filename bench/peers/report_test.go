@@ -14,29 +14,39 @@ func sampleReport() *Report {
 	return &Report{
 		Date: "2026-01-02 03:04 UTC", Command: "go run ./bench/peers --rounds 3",
 		Machine: Machine{CPU: "Some CPU", Cores: 2, Kernel: "6.1", MemoryMiB: 24 << 10, Go: "go1.26"},
-		Work:    Work{Op: "allreduce", Dtype: "f32", Redop: "sum", InPlace: true, Rounds: 3, CapMS: 500},
-		Tutti:   TuttiState{Version: "v1-2-gabc"},
+		Work: Work{
+			Ops: []string{"allreduce", "barrier"}, Dtype: "f32", Redop: "sum", InPlace: true,
+			Memory: []string{memoryAlloc, memoryUser}, Rounds: 3, CapMS: 500, Contenders: 2,
+		},
+		Tutti: TuttiState{Version: "v1-2-gabc"},
 		Peers: []PeerState{
 			{Name: "a", Title: "Peer A", Version: "1.2", Settings: "as it comes"},
 			{Name: "b", Title: "Peer B", Unavailable: "compiling x.c: no a | b\nhere"},
 			{Name: "c", Title: "Peer C", Version: "3", Settings: "-x"},
 		},
 		Points: []PointState{
-			{Ranks: 2, Bytes: 8,
+			{Op: "allreduce", Ranks: 2, Bytes: 8,
 				Peers: []PeerOutcome{
 					{Name: "a", Variant: "yield", US: &Spread{0.87, 0.8, 0.9, 3}, RatioAlloc: &Spread{4.2, 4, 5, 3}, RatioUser: &Spread{3.1, 3, 4, 3}},
 					{Name: "c", Variant: "default", US: &Spread{1234.5, 1000, 2000, 3}},
 				},
 				Alloc: &TuttiOutcome{US: &Spread{0.2, 0.19, 0.21, 9}, Roofline: &Spread{0.95, 0.9, 1, 9}},
 				User:  &TuttiOutcome{US: &Spread{0.28, 0.27, 0.3, 9}}},
-			{Ranks: 2, Bytes: 1 << 20,
+			{Op: "allreduce", Ranks: 2, Bytes: 1 << 20,
 				Peers: []PeerOutcome{
 					{Name: "a", Variant: "default", US: &Spread{10, 10, 10, 1}, Wrong: 7},
 					{Name: "c", Error: "default: not done after 30s"},
 				},
 				Alloc: &TuttiOutcome{Error: "commbench: exit status 1: no memory"},
 				User:  &TuttiOutcome{US: &Spread{50, 50, 50, 1}}},
-			{Ranks: 4, Bytes: 1 << 30, Skipped: "needs 6 GiB of memory, 5 GiB are available"},
+			{Op: "allreduce", Ranks: 4, Bytes: 1 << 30, Skipped: "needs 6 GiB of memory, 5 GiB are available"},
+			{Op: "barrier", Ranks: 2,
+				Peers: []PeerOutcome{
+					{Name: "a", Variant: "default", CalibratedUS: 0.3, US: &Spread{0.2, 0.1, 0.3, 3}, RatioAlloc: &Spread{0.8, 0.7, 1.1, 3}, RatioUser: &Spread{0.9, 0.8, 1, 3}},
+					{Name: "c", Variant: "x | y", CalibratedUS: 17},
+				},
+				Alloc: &TuttiOutcome{US: &Spread{0.25, 0.2, 0.3, 3}},
+				User:  &TuttiOutcome{US: &Spread{0.22, 0.2, 0.3, 3}}},
 		},
 	}
 }

@@ -25,6 +25,7 @@ type approximation struct {
 	spread  float64 // of the sum of magnitudes (of the product, for products)
 	last    float64 // of the result's magnitude: the roundings at the end
 	quantum float64 // half the least number of t
+	coding  *coding // of the elements on their way; nil where they travel as they are
 
 	count int
 	// The reference is hi+lo; lo stays 0 where hi's 53 bits are plenty.
@@ -131,6 +132,10 @@ func (a *approximation) compare(got []byte) (wrong int, first miss) {
 	decode(a.t, got, x)
 	for i, g := range x {
 		hi, lo, magnitude := a.hi[i], a.lo[i], a.magnitude[i]
+		coded := 0.0
+		if a.coding != nil {
+			coded = a.coding.bound(a.ranks, magnitude, math.Abs(hi), a.op == mem.Avg)
+		}
 		if a.op == mem.Prod {
 			magnitude = math.Abs(hi)
 		}
@@ -140,7 +145,7 @@ func (a *approximation) compare(got []byte) (wrong int, first miss) {
 			hi, magnitude = q, magnitude/a.ranks
 		}
 		off := a.spread * magnitude
-		bound := off + a.last*(math.Abs(hi)+off) + a.quantum
+		bound := off + a.last*(math.Abs(hi)+off) + a.quantum + coded
 		if e := math.Abs((g - hi) - lo); !(e <= bound) { // a NaN is wrong as well
 			if wrong == 0 {
 				first = miss{i, g, hi + lo, bound}

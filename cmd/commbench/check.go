@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/mem"
 )
 
-// guardBytes follow the data in every buffer. They must survive.
-const guardBytes = 4096
-
-const guardByte = 0xa5
+const (
+	guardByte = 0xa5
+	stale     = 0x7b
+)
 
 // checkTile is how many bytes are checked at a time: all there is of it stays
 // in the first-level cache.
@@ -24,7 +25,7 @@ type verdict struct {
 	Elements findings `json:"elements"`
 	// Rest is what must not have changed: the guards, and the input.
 	Rest findings `json:"rest"`
-	// Sum is of the result's bytes: all ranks must have the same.
+	// Sum is of the result's bytes where all ranks must have the same, else 0.
 	Sum uint64 `json:"sum"`
 }
 
@@ -44,38 +45,42 @@ func (f *findings) blame(count int64, format string, args ...any) {
 	f.Wrong += count
 }
 
-// checker checks one rank's result of an allreduce against every rank's input.
+// checker checks one rank's result against every rank's input.
 //
-// To compute every rank's input for every element on every rank would take far
-// longer than what is measured. All ranks promise the same bits, so each
-// compares its share of the elements with what they should be, and all of them
-// with the other ranks' by a checksum of 64 bits: as far as that can tell,
-// every element of every rank is checked. Where checksums differ, every rank
-// compares all of its elements.
+// Where all ranks have the same reduction, to compute every rank's input for
+// every element on every rank would take far longer than what is measured. All
+// ranks promise the same bits, so each compares its share of the elements with
+// what they should be, and all of them with the other ranks' by a checksum of
+// 64 bits: as far as that can tell, every element of every rank is checked.
+// Where checksums differ, every rank compares all of its elements. In all other
+// operations every rank compares all it has.
 type checker struct {
-	task
-	rank    int
+	*shape
 	sources []source // by rank
+	result  []piece  // all of it
 
 	exact  exactness
 	approx *approximation // nil where results are exact
 
-	input [checkTile / 8]uint64
-	want  [checkTile / 8]uint64
+	input [checkTile/8 + 1]uint64
+	want  [checkTile/8 + 1]uint64
 }
 
 // onePass are the algorithms that reduce all ranks' inputs at once.
 var onePass = []string{"oneshot", "direct", "staged"}
 
-func newChecker(seed uint64, rank, ranks int, t task, algo string) *checker {
-	c := &checker{task: t, rank: rank, sources: make([]source, ranks)}
+func newChecker(seed uint64, s *shape, algo string, wire engine.Wire) *checker {
+	c := &checker{shape: s, sources: make([]source, s.ranks), result: s.op.want(s)}
 	for i := range c.sources {
-		c.sources[i] = newSource(seed, i, ranks, t.dtype, t.redop)
+		c.sources[i] = s.source(seed, i, s.ranks)
 	}
-	if t.dtype.Float() && (t.redop == mem.Sum || t.redop == mem.Prod || t.redop == mem.Avg) {
-		c.approx = newApproximation(t.dtype, t.redop, ranks, slices.Contains(onePass, algo))
-	} else {
-		c.exact = exactFor(t.dtype, t.redop, ranks)
+	switch t := s.task; {
+	case !t.op.reduces():
+	case t.dtype.Float() && (t.redop == mem.Sum || t.redop == mem.Prod || t.redop == mem.Avg):
+		c.approx = newApproximation(t.dtype, t.redop, s.ranks, slices.Contains(onePass, algo))
+		c.approx.over(wire)
+	default:
+		c.exact = exactFor(t.dtype, t.redop, s.ranks)
 	}
 	return c
 }
@@ -83,76 +88,94 @@ func newChecker(seed uint64, rank, ranks int, t task, algo string) *checker {
 // mine is this rank's input.
 func (c *checker) mine() source { return c.sources[c.rank] }
 
-// prepare fills the buffers for a run that will be checked. Each is larger
-// than the data by guardBytes. In place, send and recv are the same.
-func (c *checker) prepare(send, recv []byte) {
-	c.mine().fillBytes(send[:c.bytes])
-	if &send[0] != &recv[0] {
-		// What was there before must not pass for a result.
-		fillWith(recv[:c.bytes], 0x7b)
-		fillWith(recv[c.bytes:c.bytes+guardBytes], guardByte)
+// prepare fills the buffers for a run that will be checked.
+func (c *checker) prepare(g *ground) {
+	// What was there before must not pass for a result.
+	fillWith(g.out, stale)
+	if g.inPlace {
+		fillWith(g.whole, stale)
 	}
-	fillWith(send[c.bytes:c.bytes+guardBytes], guardByte)
+	c.mine().fillBytes(g.in)
+	fillWith(g.sendGuard, guardByte)
+	fillWith(g.recvGuard, guardByte)
 }
 
 // verify looks at every byte that the run may have touched.
-func (c *checker) verify(send, recv []byte) verdict {
-	begin, end := c.share()
-	v := verdict{Elements: c.compare(recv, begin, end), Sum: checksum(recv[:c.bytes])}
-	checkGuard(&v.Rest, "receive", recv[c.bytes:c.bytes+guardBytes])
-	if &send[0] != &recv[0] {
-		c.unchanged(&v.Rest, send[:c.bytes])
-		checkGuard(&v.Rest, "send", send[c.bytes:c.bytes+guardBytes])
+func (c *checker) verify(g *ground) verdict {
+	v := verdict{Elements: c.compare(g.out, c.share())}
+	if c.op.alike() {
+		v.Sum = checksum(g.out)
+	}
+	checkGuard(&v.Rest, "receive", g.recvGuard)
+	checkGuard(&v.Rest, "send", g.sendGuard)
+	switch {
+	case !g.inPlace || len(g.out) == 0:
+		c.unchanged(&v.Rest, g.in, 0, len(g.in))
+	case len(g.in) > len(g.out) && !c.op.reduces(): // in place, the other ranks' blocks
+		_, own := c.inPlace()
+		c.unchanged(&v.Rest, g.in, 0, own)
+		c.unchanged(&v.Rest, g.in, own+len(g.out), len(g.in))
 	}
 	return v
 }
 
-// share is the part of the result that this rank compares, in whole tiles.
-func (c *checker) share() (begin, end int) {
-	tiles, ranks := (c.bytes+checkTile-1)/checkTile, len(c.sources)
-	return tiles * c.rank / ranks * checkTile, min(c.bytes, tiles*(c.rank+1)/ranks*checkTile)
+// share is the part of the result that this rank compares.
+func (c *checker) share() []piece {
+	if !c.op.alike() {
+		return c.result
+	}
+	bytes := c.outBytes() // in whole tiles
+	tiles := (bytes + checkTile - 1) / checkTile
+	begin, end := tiles*c.rank/c.ranks*checkTile, min(bytes, tiles*(c.rank+1)/c.ranks*checkTile)
+	return []piece{{begin, everyone, begin, end - begin}}
 }
 
-// compare checks the reduction from begin, where a tile begins, to end.
-func (c *checker) compare(recv []byte, begin, end int) findings {
+// compare checks pieces of the result.
+func (c *checker) compare(recv []byte, pieces []piece) findings {
 	var f findings
-	width := c.dtype.Size()
-	for at := begin; at < end; at += checkTile {
-		got := recv[at:min(at+checkTile, end)]
-		words := (len(got) + 7) / 8
-		if c.approx != nil {
-			c.approx.reset(len(got) / width)
-			for _, s := range c.sources {
-				s.fill(c.input[:words], at/8)
-				c.approx.add(mem.Bytes(c.input[:words]))
-			}
-			wrong, first := c.approx.compare(got)
-			f.blame(int64(wrong), "element %d is %s", at/width+first.index, first)
-			continue
+	for _, p := range pieces {
+		for done := 0; done < p.bytes; done += checkTile {
+			got := recv[p.at+done:][:min(checkTile, p.bytes-done)]
+			c.compareTile(&f, got, p.at+done, p.source, p.from+done)
 		}
-		for i, s := range c.sources {
-			if i == 0 {
-				s.fill(c.want[:words], at/8)
-				continue
-			}
-			s.fill(c.input[:words], at/8)
-			c.exact.combine(c.want[:words], c.input[:words])
-		}
-		if c.exact.finish != nil {
-			c.exact.finish(c.want[:words])
-		}
-		c.same(&f, "element %d is %s, not %s", at, got, mem.Bytes(c.want[:words]))
 	}
 	return f
 }
 
-// unchanged checks that the input is as it was.
-func (c *checker) unchanged(f *findings, send []byte) {
-	for at := 0; at < len(send); at += checkTile {
-		got := send[at:min(at+checkTile, len(send))]
-		words := (len(got) + 7) / 8
-		c.mine().fill(c.input[:words], at/8)
-		c.same(f, "input element %d was changed to %s from %s", at, got, mem.Bytes(c.input[:words]))
+// compareTile checks what lies at an offset of the receive buffer and comes
+// from an offset of a source.
+func (c *checker) compareTile(f *findings, got []byte, at, of, from int) {
+	if of != everyone {
+		c.same(f, "element %d is %s, not %s", at, got, c.sources[of].part(c.want[:], from, len(got)))
+		return
+	}
+	width := c.dtype.Size()
+	if c.approx != nil {
+		c.approx.reset(len(got) / width)
+		for _, s := range c.sources {
+			c.approx.add(s.part(c.input[:], from, len(got)))
+		}
+		wrong, first := c.approx.compare(got)
+		f.blame(int64(wrong), "element %d is %s", at/width+first.index, first)
+		return
+	}
+	want := c.sources[0].part(c.want[:], from, len(got))
+	words := (from%8 + len(got) + 7) / 8
+	for _, s := range c.sources[1:] {
+		s.part(c.input[:], from, len(got))
+		c.exact.combine(c.want[:words], c.input[:words])
+	}
+	if c.exact.finish != nil {
+		c.exact.finish(c.want[:words])
+	}
+	c.same(f, "element %d is %s, not %s", at, got, want)
+}
+
+// unchanged checks that the input is as it was, from begin to end.
+func (c *checker) unchanged(f *findings, send []byte, begin, end int) {
+	for at := begin; at < end; at += checkTile {
+		got := send[at:min(at+checkTile, end)]
+		c.same(f, "input element %d was changed to %s from %s", at, got, c.mine().part(c.input[:], at, len(got)))
 	}
 }
 
@@ -216,21 +239,22 @@ func agree(all []verdict) bool {
 	return !slices.ContainsFunc(all, func(v verdict) bool { return v.Sum != all[0].Sum })
 }
 
-// judge adds up all ranks' verdicts: where they agree, what is wrong in a share
-// is wrong on every rank; where not, each has compared all elements.
-func judge(all []verdict) (total int64, notes []string) {
+// judge adds up all ranks' verdicts. Where each has compared a share only and
+// they agree, what is wrong in a share is wrong on every rank; where not, each
+// has compared all elements.
+func judge(all []verdict, shares bool) (total int64, notes []string) {
 	count := func(who string, f findings, times int) {
 		if f.Wrong > 0 {
 			notes = append(notes, fmt.Sprintf("%s: %d wrong: %s", who, f.Wrong, f.First))
 			total += f.Wrong * int64(times)
 		}
 	}
-	if agree(all) {
-		var shares findings
+	if shares && agree(all) {
+		var together findings
 		for _, v := range all {
-			shares.blame(v.Elements.Wrong, "%s", v.Elements.First)
+			together.blame(v.Elements.Wrong, "%s", v.Elements.First)
 		}
-		count("every rank", shares, len(all))
+		count("every rank", together, len(all))
 	} else {
 		for rank, v := range all {
 			if v.Sum != all[0].Sum && v.Elements.Wrong+all[0].Elements.Wrong == 0 {

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/tutti-go/tutti/bootstrap"
+	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/reduce"
 )
@@ -37,14 +38,30 @@ func reduced(t testing.TB, seed uint64, ranks int, w task, recv []byte) {
 	kernel([]unsafe.Pointer{unsafe.Pointer(&recv[0])}, srcs, w.bytes/w.dtype.Size(), divisor)
 }
 
+// work is a row of an allreduce.
+func work(bytes int, t mem.DType, op mem.Op) task { return task{bytes, t, op, operations[0]} }
+
+// checkerOf checks a rank of so many.
+func checkerOf(seed uint64, rank, ranks int, t task, algo string) *checker {
+	return newChecker(seed, newShape(t, rank, 0, t.counts(ranks, false)), algo, engine.WireFull)
+}
+
+// groundOf lays out a call: in place where the buffers are the same.
+func groundOf(c *checker, send, recv []byte) *ground {
+	if &send[0] == &recv[0] {
+		return c.within(send)
+	}
+	return c.outOfPlace(send, recv)
+}
+
 func buffer(bytes int) []byte {
 	return mem.Bytes(make([]uint64, (bytes+guardBytes)/8+1))[:bytes+guardBytes]
 }
 
 // everything is what is wrong on a rank that compares all elements.
 func everything(c *checker, send, recv []byte) findings {
-	f := c.compare(recv, 0, c.bytes)
-	rest := c.verify(send, recv).Rest
+	f := c.compare(recv[:c.bytes], c.result)
+	rest := c.verify(groundOf(c, send, recv)).Rest
 	f.blame(rest.Wrong, "%s", rest.First)
 	return f
 }
@@ -54,7 +71,7 @@ func everyTask(t *testing.T, bytes int, f func(t *testing.T, w task)) {
 	for _, dt := range mem.DTypes() {
 		for _, op := range mem.Ops() {
 			if op.Supports(dt) {
-				t.Run(fmt.Sprintf("%v %v", dt, op), func(t *testing.T) { f(t, task{bytes / dt.Size() * dt.Size(), dt, op}) })
+				t.Run(fmt.Sprintf("%v %v", dt, op), func(t *testing.T) { f(t, work(bytes/dt.Size()*dt.Size(), dt, op)) })
 			}
 		}
 	}
@@ -63,14 +80,14 @@ func everyTask(t *testing.T, bytes int, f func(t *testing.T, w task)) {
 func TestCheckerAcceptsTheKernels(t *testing.T) {
 	everyTask(t, 3*checkTile+56, func(t *testing.T, w task) {
 		for _, ranks := range []int{1, 2, 3, 8, 17, 64, 200} {
-			c := newChecker(5, ranks/2, ranks, w, "direct")
+			c := checkerOf(5, ranks/2, ranks, w, "direct")
 			send, recv := buffer(w.bytes), buffer(w.bytes)
-			c.prepare(send, recv)
+			c.prepare(groundOf(c, send, recv))
 			reduced(t, 5, ranks, w, recv)
 			if v := everything(c, send, recv); v.Wrong != 0 {
 				t.Errorf("%d ranks, out of place: %+v", ranks, v)
 			}
-			c.prepare(send, send)
+			c.prepare(groundOf(c, send, send))
 			reduced(t, 5, ranks, w, send)
 			if v := everything(c, send, send); v.Wrong != 0 {
 				t.Errorf("%d ranks, in place: %+v", ranks, v)
@@ -84,10 +101,10 @@ func TestCheckerAcceptsTheKernels(t *testing.T) {
 func TestCheckerSeesOneBadElement(t *testing.T) {
 	everyTask(t, checkTile+256, func(t *testing.T, w task) {
 		const ranks = 3
-		c := newChecker(5, 1, ranks, w, "direct")
+		c := checkerOf(5, 1, ranks, w, "direct")
 		send, recv := buffer(w.bytes), buffer(w.bytes)
 		fresh := func() {
-			c.prepare(send, recv)
+			c.prepare(groundOf(c, send, recv))
 			reduced(t, 5, ranks, w, recv)
 		}
 		width := w.dtype.Size()
@@ -109,7 +126,7 @@ func TestCheckerSeesOneBadElement(t *testing.T) {
 				t.Errorf("%s: %+v", where, v)
 			}
 		}
-		c.prepare(send, recv) // nothing was done at all
+		c.prepare(groundOf(c, send, recv)) // nothing was done at all
 		if v := everything(c, send, recv); v.Wrong < int64(w.bytes/width/2) {
 			t.Errorf("no call: %+v", v)
 		}
@@ -122,10 +139,10 @@ func TestBoundIsTight(t *testing.T) {
 	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
 		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Avg} {
 			for _, ranks := range []int{2, 8} {
-				w := task{512, dt, op}
-				c := newChecker(9, 0, ranks, w, "direct")
+				w := work(512, dt, op)
+				c := checkerOf(9, 0, ranks, w, "direct")
 				send, recv := buffer(w.bytes), buffer(w.bytes)
-				c.prepare(send, recv)
+				c.prepare(groundOf(c, send, recv))
 				reduced(t, 9, ranks, w, recv)
 				least := math.MaxInt
 				for at := 0; at < w.bytes; at += dt.Size() {
@@ -154,14 +171,14 @@ func TestPartialResults(t *testing.T) {
 	const ranks = 8
 	for _, dt := range []mem.DType{mem.F16, mem.BF16, mem.F32, mem.F64} {
 		for _, op := range []mem.Op{mem.Sum, mem.Prod, mem.Avg} {
-			w := task{4096, dt, op}
-			ring, direct := newChecker(9, 0, ranks, w, "ring"), newChecker(9, 0, ranks, w, "direct")
+			w := work(4096, dt, op)
+			ring, direct := checkerOf(9, 0, ranks, w, "ring"), checkerOf(9, 0, ranks, w, "direct")
 			kernel, err := reduce.Lookup(op, dt)
 			if err != nil {
 				t.Fatal(err)
 			}
 			send, recv := buffer(w.bytes), buffer(w.bytes)
-			ring.prepare(send, recv)
+			ring.prepare(groundOf(ring, send, recv))
 			copy(recv[:w.bytes], send)
 			for rank := 1; rank < ranks; rank++ {
 				next := buffer(w.bytes)
@@ -219,10 +236,10 @@ func nudge(t mem.DType, b []byte, units int) {
 }
 
 func TestNaNIsWrong(t *testing.T) {
-	w := task{64, mem.F32, mem.Sum}
-	c := newChecker(1, 0, 2, w, "direct")
+	w := work(64, mem.F32, mem.Sum)
+	c := checkerOf(1, 0, 2, w, "direct")
 	send, recv := buffer(w.bytes), buffer(w.bytes)
-	c.prepare(send, recv)
+	c.prepare(groundOf(c, send, recv))
 	reduced(t, 1, 2, w, recv)
 	mem.Slice[float32](recv)[3] = float32(math.NaN())
 	if v := everything(c, send, recv); v.Wrong != 1 {
@@ -246,9 +263,10 @@ func verified(t *testing.T, w task, ranks int, some func(rank int) bool, spoil f
 				}
 				return nil
 			}
+			c := checkerOf(5, i, ranks, w, "direct")
 			r := &rank{options: &options{timeout: time.Minute}, ex: ex}
 			r.report = func(ev event) error { notes += ev.Note + "\n"; return nil } // rank 0 only
-			total, err := r.verify(t.Context(), newChecker(5, i, ranks, w, "direct"), call, send, recv)
+			total, err := r.verify(t.Context(), c, call, groundOf(c, send, recv))
 			if err != nil {
 				t.Error(err)
 				return
@@ -267,8 +285,8 @@ func verified(t *testing.T, w task, ranks int, some func(rank int) bool, spoil f
 func TestShares(t *testing.T) {
 	for _, ranks := range []int{1, 3, 8} {
 		for _, w := range []task{
-			{16, mem.F16, mem.Sum}, {checkTile + 8, mem.U8, mem.Sum}, {2*checkTile - 8, mem.F32, mem.Avg},
-			{9*checkTile + 42, mem.F16, mem.Sum}, {9*checkTile + 43, mem.U8, mem.Sum}, {16 * checkTile, mem.F64, mem.Prod},
+			work(16, mem.F16, mem.Sum), work(checkTile+8, mem.U8, mem.Sum), work(2*checkTile-8, mem.F32, mem.Avg),
+			work(9*checkTile+42, mem.F16, mem.Sum), work(9*checkTile+43, mem.U8, mem.Sum), work(16*checkTile, mem.F64, mem.Prod),
 		} {
 			odd, width := ranks/2, w.dtype.Size()
 			try := func(what string, wrong int64, says string, spoil func(recv []byte)) {
@@ -308,7 +326,8 @@ func TestShares(t *testing.T) {
 				recv := buffer(w.bytes)
 				reduced(t, 5, ranks, w, recv)
 				spoil(recv)
-				wrong := newChecker(5, 0, ranks, w, "direct").compare(recv, 0, w.bytes).Wrong
+				c := checkerOf(5, 0, ranks, w, "direct")
+				wrong := c.compare(recv, c.result).Wrong
 				if wrong < checkTile/int64(width)/2 {
 					t.Errorf("%d ranks, %+v, %s: %d wrong", ranks, w, what, wrong)
 				}
@@ -320,14 +339,14 @@ func TestShares(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	good := verdict{Sum: 1 << 63}
-	if total, notes := judge([]verdict{good, good}); total != 0 || notes != nil {
+	if total, notes := judge([]verdict{good, good}, true); total != 0 || notes != nil {
 		t.Errorf("good: %d %v", total, notes)
 	}
-	total, notes := judge([]verdict{good, {Elements: findings{4, "this"}}, {Sum: 2}})
+	total, notes := judge([]verdict{good, {Elements: findings{4, "this"}}, {Sum: 2}}, true)
 	if total != 5 || len(notes) != 2 || !strings.Contains(notes[0], "this") || !strings.Contains(notes[1], "bit for bit") {
 		t.Errorf("bad: %d %q", total, notes)
 	}
-	total, notes = judge([]verdict{{}, {Elements: findings{4, "this"}}, {Elements: findings{1, "that"}, Rest: findings{2, "guard"}}})
+	total, notes = judge([]verdict{{}, {Elements: findings{4, "this"}}, {Elements: findings{1, "that"}, Rest: findings{2, "guard"}}}, true)
 	if total != 17 || len(notes) != 2 || !strings.Contains(notes[0], "every rank: 5 wrong: this") || !strings.Contains(notes[1], "rank 2: 2 wrong: guard") {
 		t.Errorf("bad alike: %d %q", total, notes)
 	}
@@ -427,16 +446,16 @@ func TestFromF16(t *testing.T) {
 func BenchmarkCheck(b *testing.B) {
 	const ranks = 8
 	for _, w := range []task{
-		{1 << 20, mem.F16, mem.Sum}, {1 << 20, mem.BF16, mem.Sum}, {1 << 20, mem.F32, mem.Sum}, {1 << 20, mem.F64, mem.Sum},
-		{1 << 20, mem.F16, mem.Prod}, {1 << 20, mem.F16, mem.Avg}, {1 << 20, mem.F16, mem.Max}, {1 << 20, mem.U8, mem.Sum}, {1 << 20, mem.I32, mem.Sum},
+		work(1<<20, mem.F16, mem.Sum), work(1<<20, mem.BF16, mem.Sum), work(1<<20, mem.F32, mem.Sum), work(1<<20, mem.F64, mem.Sum),
+		work(1<<20, mem.F16, mem.Prod), work(1<<20, mem.F16, mem.Avg), work(1<<20, mem.F16, mem.Max), work(1<<20, mem.U8, mem.Sum), work(1<<20, mem.I32, mem.Sum),
 	} {
 		b.Run(fmt.Sprintf("%v %v", w.dtype, w.redop), func(b *testing.B) {
-			c := newChecker(1, 0, ranks, w, "direct")
+			c := checkerOf(1, 0, ranks, w, "direct")
 			recv := buffer(w.bytes)
 			reduced(b, 1, ranks, w, recv)
 			b.SetBytes(int64(w.bytes))
 			for b.Loop() {
-				if f := c.compare(recv, 0, w.bytes); f.Wrong != 0 {
+				if f := c.compare(recv[:w.bytes], c.result); f.Wrong != 0 {
 					b.Fatal(f)
 				}
 			}

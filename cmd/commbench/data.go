@@ -61,6 +61,14 @@ func (s source) fillBytes(dst []byte) {
 	s.tail(dst[len(words)*8:], len(words))
 }
 
+// part writes so many bytes from an offset on, with all of the words that they
+// lie in, to dst, and returns them.
+func (s source) part(dst []uint64, from, bytes int) []byte {
+	dst = dst[:(from%8+bytes+7)/8]
+	s.fill(dst, from/8)
+	return mem.Bytes(dst)[from%8:][:bytes]
+}
+
 // tail writes the bytes of a word that the buffer ends in.
 func (s source) tail(dst []byte, number int) {
 	var b [8]byte

@@ -28,9 +28,15 @@ type event struct {
 
 // hello says who takes part, once all ranks have met.
 type hello struct {
-	Ranks []member `json:"ranks"`
-	Path  string   `json:"path"`
-	Algos []string `json:"algos"` // "oneshot to 32K", "direct to 1G"
+	Ranks []member    `json:"ranks"`
+	Path  string      `json:"path"`
+	Ops   []described `json:"ops"`
+}
+
+// described is an operation and the algorithms that it takes.
+type described struct {
+	Op    string   `json:"op"`
+	Algos []string `json:"algos"` // "oneshot from 8", "direct from 64K"
 }
 
 // member is one rank in a hello.

@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tutti-go/tutti/mem"
-	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/engine"
 )
 
 // options are the command line, checked as far as it can be without touching
@@ -21,15 +17,20 @@ import (
 type options struct {
 	roofline bool // commbench roofline
 
-	collective plan.Collective
+	ops        []*operation
 	tasks      []task
 	ranks      int // 0: one for each usable core, at least 2
+	root       int
 	iters      int // 0: chosen by time
 	warmup     int // -1: chosen by size
 	batch      int // 0: chosen by size
 	check      bool
-	inPlace    bool // only in place
+	inPlace    bool // only in place, where there is such a form
+	uneven     bool
 	memory     string
+	wire       engine.Wire // of allreduce
+	fixedOrder bool
+	overlap    bool
 	path, algo string
 	threads    int
 	timeout    time.Duration
@@ -38,14 +39,7 @@ type options struct {
 	vsRoofline bool
 }
 
-// task is the work of one row.
-type task struct {
-	bytes int
-	dtype mem.DType
-	redop mem.Op
-}
-
-// largest is the most bytes one buffer must hold.
+// largest is the most bytes of a row.
 func (o *options) largest() int {
 	largest := 0
 	for _, t := range o.tasks {
@@ -54,21 +48,15 @@ func (o *options) largest() int {
 	return largest
 }
 
-// buffers is how many buffers of that size each rank has.
-func (o *options) buffers() int {
-	switch {
-	case o.collective == plan.Barrier:
-		return 0
-	case o.inPlace:
-		return 1
+// wireOf is the form in which the elements of an operation travel.
+func (o *options) wireOf(op *operation) engine.Wire {
+	if op.alike() {
+		return o.wire
 	}
-	return 2
+	return engine.WireFull
 }
 
 const (
-	memoryAlloc = "alloc"
-	memoryUser  = "user"
-
 	formatTable = "table"
 	formatJSON  = "json"
 	formatCSV   = "csv"
@@ -77,6 +65,7 @@ const (
 // raw is the command line as it is typed.
 type raw struct {
 	op, dtype, redop, check string
+	wire                    string
 	size, begin, end, step  sizeValue
 	factor                  float64
 }
@@ -86,6 +75,11 @@ const examples = `  commbench --op allreduce --size 1G             one size
   commbench -b 1M -e 64M -d all -o sum --in-place
   commbench --ranks 4 --format json > points.json
   commbench -b 1M -e 1G --vs-roofline            beside what the memory allows
+  commbench --op all --size 1M                   every operation, one after the other
+  commbench --op gather,scatterv --root 1 --uneven
+  commbench --op allgather --memory register     ordinary memory, registered
+  commbench --op allreduce --wire q8 --size 64M  fewer bits on the way
+  commbench --op allgather --size 4M --overlap   how much hides behind computing
   commbench roofline -b 1M -e 1G                 what the memory allows`
 
 const helpTemplate = `Examples:
@@ -111,7 +105,9 @@ func newCommand(run func(context.Context, *options) error, stdout, stderr io.Wri
 		Example: examples,
 		Long: `Measures collectives between the ranks of this machine and checks their results.
 Ranks are processes that commbench starts itself, rank i on usable core i modulo
-their number. Sizes are bytes of one rank's buffer; K, M, G are powers of 1024.
+their number. Sizes are bytes of one rank's buffer or, where a buffer has a block
+for every rank, of all its blocks: each has a rank's share, in whole elements and
+one at least. K, M, G are powers of 1024.
 Exit status: 0 good, 1 wrong results, 2 bad usage, 3 could not run.`,
 		Args:              cobra.NoArgs,
 		SilenceErrors:     true,
@@ -154,14 +150,19 @@ everybody's. Besides that: how fast all ranks together read, copy and reduce.`,
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 
 	f := root.Flags()
-	f.StringVar(&r.op, "op", "allreduce", "collective: allreduce, barrier")
+	f.StringVar(&r.op, "op", "allreduce", "what to measure, several with commas, or all:\n"+opHelp())
 	sizeFlags(f, o, r, "8", "64M")
 	f.IntVarP(&o.batch, "batch", "m", 0, "calls in one timed sample (default 100 to 4K, 10 to 64K, then 1)")
 	f.StringVarP(&r.check, "check", "c", "1", "check every element of every result: 1 or 0")
 	f.BoolVar(&o.inPlace, "in-place", false, "only in place (default: out of place and in place)")
-	f.StringVar(&o.memory, "memory", memoryAlloc, "buffers: alloc (Comm.Alloc), user (any other memory)")
+	f.IntVar(&o.root, "root", 0, "root of broadcast, reduce, gather(v), scatter(v)")
+	f.BoolVar(&o.uneven, "uneven", false, "v forms: rank r's count in proportion to r+1 (default: equal)")
+	f.StringVar(&o.memory, "memory", memoryAlloc, "buffers: alloc (Comm.Alloc), user (Go slices), mmap (anonymous),\nregister (anonymous and given to Comm.Register)")
+	f.StringVar(&r.wire, "wire", "full", "form of f32 on its way in an allreduce: full, f16, bf16, q8")
+	f.BoolVar(&o.fixedOrder, "fixed-order", false, "only algorithms that reduce in rank order")
+	f.BoolVar(&o.overlap, "overlap", false, "also run each operation beside a computation that takes as long,\nout of place unless --in-place, and tell which share of it hides")
 	f.StringVar(&o.path, "path", "auto", "medium: auto, shm")
-	f.StringVar(&o.algo, "algo", "auto", "algorithm: auto, direct, oneshot, staged, ring, tree, ...")
+	f.StringVar(&o.algo, "algo", "auto", "algorithm: auto, direct, oneshot, staged, ring, tree, ..., or with\nits collective: allreduce/ring")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of a rank that reduce (default: cores / ranks)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the pseudo-random data")
 	f.BoolVar(&o.vsRoofline, "vs-roofline", false, "measure the floor, in place, in turn with each point")
@@ -201,139 +202,4 @@ func execute(ctx context.Context, args []string, run func(context.Context, *opti
 		return usagef("%v", err)
 	}
 	return err
-}
-
-// into checks what was typed and completes o.
-func (r *raw) into(o *options, f *pflag.FlagSet) error {
-	var err error
-	if !o.roofline {
-		if o.collective, err = plan.ParseCollective(r.op); err != nil {
-			return unknown("op", r.op, []string{"allreduce", "barrier"})
-		}
-		switch strings.ToLower(r.check) {
-		case "1", "true", "yes", "on":
-			o.check = true
-		case "0", "false", "no", "off":
-		default:
-			return unknown("check", r.check, []string{"1", "0"})
-		}
-		if known := []string{memoryAlloc, memoryUser}; !slices.Contains(known, o.memory) {
-			return unknown("memory", o.memory, known)
-		}
-		if o.vsRoofline && o.collective != plan.AllReduce {
-			return usagef("--vs-roofline is for --op allreduce")
-		}
-	}
-	if known := []string{formatTable, formatJSON, formatCSV}; !slices.Contains(known, o.format) {
-		return unknown("format", o.format, known)
-	}
-	for _, c := range []struct {
-		flag               string
-		value, least, most int
-	}{
-		{"ranks", o.ranks, 1, 4096},
-		{"iters", o.iters, 1, 1e7},
-		{"warmup", o.warmup, 0, 1e8},
-		{"batch", o.batch, 1, 1e8},
-		{"threads", o.threads, 1, 4096},
-	} {
-		if f.Changed(c.flag) && (c.value < c.least || c.value > c.most) {
-			return usagef("--%s %d: valid are %d to %d", c.flag, c.value, c.least, c.most)
-		}
-	}
-	if o.timeout <= 0 {
-		return usagef("--timeout %v: valid is any time above 0", o.timeout)
-	}
-	return r.work(o)
-}
-
-// work fills in the tasks: types, operators, sizes.
-func (r *raw) work(o *options) error {
-	dtypes, err := list("dtype", r.dtype, mem.DTypes(), mem.ParseDType)
-	if err != nil {
-		return err
-	}
-	redops, err := list("redop", r.redop, mem.Ops(), mem.ParseOp)
-	if err != nil {
-		return err
-	}
-	sizes, err := r.sizes(o.roofline)
-	if err != nil {
-		return err
-	}
-	if o.collective == plan.Barrier {
-		o.tasks = []task{{}}
-		return nil
-	}
-	all := r.dtype == "all" || r.redop == "all"
-	for _, t := range dtypes {
-		for _, op := range redops {
-			if !op.Supports(t) {
-				if all {
-					continue
-				}
-				return usagef("--redop %v is not defined on --dtype %v", op, t)
-			}
-			for _, bytes := range sizes {
-				if bytes%t.Size() != 0 {
-					return usagef("size %d is not a multiple of %d, the size of one %v", bytes, t.Size(), t)
-				}
-				o.tasks = append(o.tasks, task{bytes, t, op})
-			}
-		}
-	}
-	if len(o.tasks) == 0 {
-		return usagef("--redop %s is not defined on --dtype %s", r.redop, r.dtype)
-	}
-	return nil
-}
-
-func (r *raw) sizes(roofline bool) ([]int, error) {
-	if r.size.set {
-		if r.begin.set || r.end.set || r.step.set {
-			return nil, usagef("--size excludes --begin, --end and --step")
-		}
-		if r.size.bytes == 0 {
-			return nil, usagef("--size must be at least 1 byte")
-		}
-		return []int{r.size.bytes}, nil
-	}
-	begin, end := 8, 64<<20
-	if roofline {
-		begin, end = 1<<20, 256<<20
-	}
-	if r.begin.set {
-		begin = r.begin.bytes
-		end = max(end, begin)
-	}
-	if r.end.set {
-		end = r.end.bytes
-		if !r.begin.set {
-			begin = min(begin, end)
-		}
-	}
-	if r.step.set && r.step.bytes == 0 {
-		return nil, usagef("--step must be at least 1 byte")
-	}
-	return sweep(begin, end, r.step.bytes, r.factor)
-}
-
-// list reads "all" or names with commas.
-func list[T fmt.Stringer](flag, text string, all []T, parse func(string) (T, error)) ([]T, error) {
-	if text == "all" {
-		return all, nil
-	}
-	var chosen []T
-	for name := range strings.SplitSeq(text, ",") {
-		x, err := parse(strings.TrimSpace(name))
-		if err != nil {
-			known := make([]string, len(all), len(all)+1)
-			for i, a := range all {
-				known[i] = a.String()
-			}
-			return nil, unknown(flag, name, append(known, "all"))
-		}
-		chosen = append(chosen, x)
-	}
-	return chosen, nil
 }

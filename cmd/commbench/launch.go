@@ -7,20 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/tutti-go/tutti"
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/internal/cpu"
 )
-
-// rankSlack is what a rank needs beside its buffers: the program itself,
-// scratch memory, samples.
-const rankSlack = 48 << 20
 
 // runParent starts the ranks, prints what they report, and waits for them.
 func runParent(ctx context.Context, o *options, args []string, stdout, stderr io.Writer) error {
@@ -29,6 +22,9 @@ func runParent(ctx context.Context, o *options, args []string, stdout, stderr io
 	}
 	if o.ranks == 0 {
 		o.ranks = max(2, cpu.Count())
+	}
+	if err := o.checkRoot(o.ranks); err != nil {
+		return err
 	}
 	if err := checkMemory(o, cpu.MemAvailable); err != nil {
 		return err
@@ -58,62 +54,6 @@ func jobSizes(o *options) []int {
 		sizes = append(sizes, n)
 	}
 	return sizes
-}
-
-// checkNames asks Tutti whether it knows the algorithm and the path. Outside
-// of a job Init gets no further than that.
-func checkNames(ctx context.Context, o *options) error {
-	if o.roofline {
-		return nil
-	}
-	// With its collective, the name of another one's algorithm is unknown.
-	algo, prefix := o.algo, o.collective.String()+"/"
-	if algo != "" && algo != "auto" && !strings.HasPrefix(algo, prefix) {
-		algo = prefix + algo
-	}
-	c, err := tutti.Init(ctx, tutti.Config{Algo: algo, Path: o.path})
-	var bad *tutti.ConfigError
-	switch {
-	case err == nil:
-		return c.Close()
-	case errors.As(err, &bad) && bad.Field == "Algo":
-		ours := slices.DeleteFunc(bad.Known, func(name string) bool {
-			return strings.Contains(name, "/") && !strings.HasPrefix(name, prefix)
-		})
-		return unknown("algo", o.algo, ours)
-	case errors.As(err, &bad) && bad.Field == "Path":
-		return unknown("path", bad.Value, bad.Known)
-	case errors.Is(err, bootstrap.ErrNoEnvironment):
-		return nil
-	}
-	return err
-}
-
-// memoryNeeded is what all ranks take together.
-func memoryNeeded(o *options) uint64 {
-	each := uint64(o.buffers()) * uint64(o.largest()+guardBytes)
-	if o.roofline {
-		each = 0
-	}
-	samples := 24 * uint64(o.iters) // this rank's, the slowest's, the floor's
-	need := uint64(o.ranks) * (each + samples + rankSlack)
-	if o.roofline || o.vsRoofline {
-		need += uint64(rigBytes(o.ranks, o.largest()))
-	}
-	return need
-}
-
-// checkMemory refuses what does not fit before anything is touched: running
-// out later kills processes, and not always ours.
-func checkMemory(o *options, available func() (uint64, error)) error {
-	there, err := available()
-	if err != nil {
-		return fmt.Errorf("cannot tell how much memory there is: %w (is /proc mounted?)", err)
-	}
-	if need := memoryNeeded(o); need > there {
-		return &memoryError{o.ranks, need, there}
-	}
-	return nil
 }
 
 // job is one set of ranks and what came from them.

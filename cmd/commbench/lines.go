@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"io"
 	"strconv"
+
+	"github.com/tutti-go/tutti/engine"
 )
 
 // jsonLines prints one object a line.
@@ -32,9 +35,9 @@ func (j *jsonLines) end(error) {}
 
 // csvLines prints the same fields as jsonLines, the times flattened.
 type csvLines struct {
-	w        io.Writer
-	roofline bool // a column for the ratio
-	headed   bool
+	w      io.Writer
+	o      *options
+	headed bool
 }
 
 func (c *csvLines) hello(*hello) {}
@@ -64,15 +67,33 @@ func (c *csvLines) point(p *point) {
 			wrong = strconv.FormatInt(*r.Wrong, 10)
 		}
 		head, row = append(head, "algbw_gbs", "busbw_gbs", "wrong"), append(row, decimal(r.AlgBW), decimal(r.BusBW), wrong)
-		if c.roofline {
+		if c.o.vsRoofline {
 			ratio := ""
 			if r.Ratio != nil {
 				ratio = decimal(*r.Ratio)
 			}
 			head, row = append(head, "roofline_ratio"), append(row, ratio)
 		}
+		if c.o.uneven {
+			head, row = append(head, "uneven"), append(row, strconv.FormatBool(r.Uneven))
+		}
+		if c.o.wire != engine.WireFull {
+			head, row = append(head, "wire"), append(row, cmp.Or(r.Wire, engine.WireFull.String()))
+		}
+		if c.o.overlap {
+			head, row = append(head, overlapHead...), append(row, r.Overlap.fields()...)
+		}
 		c.row(head, row)
 	}
+}
+
+var overlapHead = []string{"comm_us", "compute_us", "both_us", "hidden", "hidden_p25", "hidden_p75"}
+
+func (v *overlap) fields() []string {
+	if v == nil {
+		return make([]string, len(overlapHead))
+	}
+	return []string{decimal(v.Comm), decimal(v.Compute), decimal(v.Both), decimal(v.Hidden), decimal(v.Low), decimal(v.High)}
 }
 
 func (c *csvLines) floor(f *floor) {

@@ -161,7 +161,7 @@ func TestOutputs(t *testing.T) {
 		t.Errorf("json: status %d, %v\n%s%s", status, err, stdout, stderr)
 	}
 	status, stdout, stderr = outcome(commbench(t, "plain", "--op barrier --ranks 2 -n 5 --format json"))
-	if status != 0 || !strings.Contains(stdout, `"op":"barrier"`) || !strings.Contains(stdout, `"wrong":null`) {
+	if status != 0 || !strings.Contains(stdout, `"op":"barrier"`) || !strings.Contains(stdout, `"wrong":0`) {
 		t.Errorf("barrier: status %d\n%s%s", status, stdout, stderr)
 	}
 	status, stdout, stderr = outcome(commbench(t, "plain", "roofline --ranks 3 -b 8 -e 64K -f 8192 -n 5 -d bf16 -o avg --format json"))
@@ -230,6 +230,35 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
+// TestWrongResultsOfEveryOperation: the same for all that move data.
+func TestWrongResultsOfEveryOperation(t *testing.T) {
+	var stdout bytes.Buffer
+	j, err := bootstrap.Launch(t.Context(), bootstrap.Spec{Size: 2, Command: func(rank int) *exec.Cmd {
+		cmd := commbench(t, "plain", fmt.Sprintf("--op all --size 4K -n 1 -w 1 -m 1 --format json --seed %d", rank))
+		if rank == 0 {
+			cmd.Stdout = &stdout
+		}
+		return cmd
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Wait(); err == nil {
+		t.Error("all good")
+	}
+	rows := 0
+	for line := range strings.Lines(stdout.String()) {
+		var r result
+		if err := json.Unmarshal([]byte(line), &r); err != nil || r.Wrong == nil || (*r.Wrong > 0) != (r.Op != "barrier") {
+			t.Errorf("%v: %s", err, line)
+		}
+		rows++
+	}
+	if rows != len(operations)+11 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
 // complains checks that a command fails with a status and one line.
 func complains(t *testing.T, cmd *exec.Cmd, want int, says string) {
 	t.Helper()
@@ -258,6 +287,10 @@ func TestComplaints(t *testing.T) {
 	complains(t, commbench(t, "plain", "--algo sideways"), exitUsage, "allreduce/direct")
 	complains(t, commbench(t, "plain", "--algo barrier/direct"), exitUsage, "allreduce/direct")
 	complains(t, commbench(t, "plain", "--algo dissemination"), exitUsage, "allreduce/direct")
+	complains(t, commbench(t, "plain", "--op allreduce,barrier --algo sideways"), exitUsage, "barrier/dissemination")
+	complains(t, commbench(t, "plain", "--op sendrecv --algo direct"), exitUsage, "valid are auto")
+	complains(t, commbench(t, "plain", "--op gather --root 4096"), exitUsage, "--root 4096: valid are 0 to")
+	complains(t, commbench(t, "plain", "--op everything"), exitUsage, "alltoallv, all")
 	complains(t, commbench(t, "plain", "--path carrier-pigeon"), exitUsage, "shm")
 	complains(t, commbench(t, "plain", "--size 4T"), exitRun, "need 16 TiB of memory, there is")
 	cmd := commbench(t, "plain", "--size 8 --ranks 3")
@@ -298,7 +331,7 @@ func TestMachineThatRefuses(t *testing.T) {
 		complains(t, commbench(t, "no shared futex", "--size 8 --ranks 2"), exitRun, "futex")
 	})
 	t.Run("memory", func(t *testing.T) {
-		complains(t, commbench(t, "no private memory", "--size 512M --in-place --ranks 2 --memory user"), exitRun, "a buffer of 512 MiB")
+		complains(t, commbench(t, "no private memory", "--size 512M --in-place --ranks 2 --memory mmap"), exitRun, "a buffer of 512 MiB")
 	})
 	t.Run("proc", func(t *testing.T) {
 		complains(t, commbench(t, "no proc", "--size 8 --ranks 2"), exitRun, "/proc")
@@ -444,4 +477,79 @@ func TestKilledParent(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	gone(t, pids)
+}
+
+// rowsOf are the results that a command printed, all of them right.
+func rowsOf(t *testing.T, line string) []result {
+	t.Helper()
+	status, stdout, stderr := outcome(commbench(t, "plain", line+" --format json"))
+	if status != 0 {
+		t.Fatalf("%s: status %d\n%s%s", line, status, stdout, stderr)
+	}
+	var rows []result
+	for text := range strings.Lines(stdout) {
+		var r result
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			t.Fatalf("%s: %v in %q", line, err, text)
+		}
+		if r.Wrong == nil || *r.Wrong != 0 || r.Time.P50 <= 0 {
+			t.Errorf("%s: %s", line, text)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// TestEveryOperation on every kind of memory, with blocks that are no whole
+// words and with one element.
+func TestEveryOperation(t *testing.T) {
+	const quick = " --op all -n 1 -w 1 -m 2 "
+	for _, ranks := range []int{2, 3} {
+		for _, memory := range memories {
+			for _, more := range []string{"-b 4 -e 300004 -i 100000", "-b 2 -e 60002 -i 30000 -d u8,f16 --uneven -o max --root 1"} {
+				rows := rowsOf(t, fmt.Sprintf("--ranks %d --memory %s %s %s", ranks, memory, quick, more))
+				seen := map[string]int{}
+				for _, r := range rows {
+					seen[fmt.Sprint(r.Op, r.InPlace)]++
+					op, err := parseOperation(r.Op)
+					if err != nil || r.Ranks != ranks || (r.Root >= 0) != op.rooted() || (r.RedOp == "none") == op.reduces() || r.InPlace && op.apart {
+						t.Errorf("%v: %+v", err, r)
+					}
+				}
+				if len(seen) != len(operations)+11 {
+					t.Errorf("%d ranks, %s, %s: %v", ranks, memory, more, seen)
+				}
+			}
+		}
+	}
+}
+
+func TestWires(t *testing.T) {
+	for _, wire := range []string{"f16", "bf16", "q8"} {
+		for _, r := range rowsOf(t, "--ranks 3 -b 4 -e 400004 -i 200000 -o sum,avg -n 1 -w 1 -m 1 --wire "+wire) {
+			if r.Wire != wire {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+}
+
+func TestOverlap(t *testing.T) {
+	rows := rowsOf(t, "--op all --ranks 2 --size 16K -n 5 -m 2 --overlap --fixed-order")
+	if len(rows) != len(operations) {
+		t.Errorf("%d rows", len(rows))
+	}
+	for _, r := range rows {
+		if v := r.Overlap; v == nil || v.Comm <= 0 || v.Compute <= 0 || v.Both <= 0 || v.Hidden < 0 || v.Low > v.Hidden || v.Hidden > v.High {
+			t.Errorf("%+v %+v", r, v)
+		}
+	}
+}
+
+func TestAllInPlace(t *testing.T) {
+	status, stdout, stderr := outcome(commbench(t, "plain", "--op all --in-place --ranks 2 --size 1K -n 2 -w 1 -m 2"))
+	if status != 0 || strings.Count(stdout, "(elements)") != len(operations) || !strings.Contains(stdout, ": 0 OK") ||
+		stderr != "commbench: out of place, as there is no other form: alltoall, sendrecv, barrier, alltoallv\n" {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
 }

@@ -47,7 +47,7 @@ func newOutput(o *options, stdout, stderr io.Writer) *output {
 	case formatJSON:
 		out.format = &jsonLines{w: stdout}
 	case formatCSV:
-		out.format = &csvLines{w: stdout, roofline: o.vsRoofline}
+		out.format = &csvLines{w: stdout, o: o}
 	default:
 		out.format = newTable(stdout, o)
 	}

@@ -12,18 +12,25 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tutti-go/tutti/mem"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
+
+func fixedHello(ops ...described) *hello {
+	return &hello{Ranks: []member{{0, 101, []int{0}}, {1, 102, []int{1}}, {2, 103, []int{2, 3}}, {3, 104, nil}}, Path: "shm", Ops: ops}
+}
 
 // fixed are events as ranks would send them.
 func fixed(o *options) []event {
 	zero, three := int64(0), int64(3)
 	us := times{Min: 100.5, P50: 123.456, P99: 150, Max: 200.25, Avg: 125}
+	one := fixedHello(described{"allreduce", []string{"oneshot from 8", "direct from 64K"}})
 	res := func(bytes int, inPlace bool, t times, wrong *int64) *result {
 		r := &result{
 			Op: "allreduce", Path: "shm", Algo: "direct", Ranks: 4, Bytes: bytes, Count: bytes / 4, DType: "f32", RedOp: "sum",
-			Root: -1, InPlace: inPlace, Memory: "alloc", Iters: 100, Time: t, Wrong: wrong,
+			Root: -1, InPlace: inPlace, Memory: "alloc", Iters: 100, Time: t, Wrong: wrong, factor: 1.5,
 		}
 		r.bandwidths()
 		if o.vsRoofline {
@@ -33,7 +40,7 @@ func fixed(o *options) []event {
 		return r
 	}
 	evs := []event{
-		{Hello: &hello{Ranks: []member{{0, 101, []int{0}}, {1, 102, []int{1}}, {2, 103, []int{2, 3}}, {3, 104, nil}}, Path: "shm", Algos: []string{"oneshot from 8", "direct from 64K"}}},
+		{Hello: one},
 		{Progress: &progress{0, "timing"}},
 	}
 	if o.roofline {
@@ -49,6 +56,38 @@ func fixed(o *options) []event {
 		event{Point: &point{res(1<<20, false, us, &three), res(1<<20, true, us, nil)}},
 		event{Point: &point{nil, res(1<<30, true, times{1e5, 1.1e5, 1.2e5, 1.3e5, 1.1e5}, &zero)}},
 	)
+}
+
+// golden compares what is printed with a file.
+func golden(t *testing.T, name string, o *options, evs []event, wrong int64) (stderr string) {
+	t.Helper()
+	var stdout, errs bytes.Buffer
+	out := newOutput(o, &stdout, &errs)
+	if table, ok := out.format.(*table); ok {
+		table.model, table.isa = "Test Processor", "avx2"
+	}
+	for _, ev := range evs {
+		out.take(ev)
+	}
+	err := out.finish()
+	var found *wrongError
+	if wrong > 0 && (!errors.As(err, &found) || found.wrong != wrong) || wrong == 0 && err != nil {
+		t.Errorf("finish: %v", err)
+	}
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, stdout.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(stdout.Bytes(), want) {
+		t.Errorf("%s: got:\n%s\nwant:\n%s", name, stdout.Bytes(), want)
+	}
+	return errs.String()
 }
 
 func TestGolden(t *testing.T) {
@@ -68,36 +107,55 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var stdout, stderr bytes.Buffer
-			out := newOutput(o, &stdout, &stderr)
-			if table, ok := out.format.(*table); ok {
-				table.model, table.isa = "Test Processor", "avx2"
+			wrong := int64(3)
+			if o.roofline {
+				wrong = 0
 			}
-			for _, ev := range fixed(o) {
-				out.take(ev)
-			}
-			err = out.finish()
-			var wrong *wrongError
-			if !o.roofline && (!errors.As(err, &wrong) || wrong.wrong != 3) || o.roofline && err != nil {
-				t.Errorf("finish: %v", err)
-			}
-			file := filepath.Join("testdata", name+".golden")
-			if *update {
-				if err := os.WriteFile(file, stdout.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(stdout.Bytes(), want) {
-				t.Errorf("got:\n%s\nwant:\n%s", stdout.Bytes(), want)
-			}
-			if !o.roofline && strings.Count(stderr.String(), "\n") != 1 {
-				t.Errorf("on standard error: %q", stderr.String())
+			stderr := golden(t, name, o, fixed(o), wrong)
+			if !o.roofline && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("on standard error: %q", stderr)
 			}
 		})
+	}
+}
+
+// several are events of a run over several operations.
+func several(o *options) []event {
+	zero, two := int64(0), int64(2)
+	us := times{Min: 100.5, P50: 123.456, P99: 150, Max: 200.25, Avg: 125}
+	evs := []event{{Hello: fixedHello(
+		described{"allreduce", []string{"staged"}}, described{"alltoallv", []string{"direct"}}, described{"barrier", []string{"direct"}},
+	)}}
+	for _, op := range o.ops {
+		for _, bytes := range []int{1 << 20, 2 << 20} {
+			t := task{bytes, mem.F32, mem.Sum, op}
+			r := &result{
+				Op: op.name, Path: "shm", Algo: "direct", Ranks: 4, Bytes: bytes, Count: t.count(4), DType: t.dtypeName(), RedOp: t.redopName(),
+				Root: -1, Memory: "alloc", Iters: 100, Time: us, Wrong: &zero, Uneven: op.vector, factor: op.factor(4),
+			}
+			if op.alike() {
+				r.Wire, r.Wrong = o.wire.String(), &two
+			}
+			if !op.moves() {
+				r.Bytes, r.Count = 0, 0
+			}
+			r.bandwidths()
+			if o.overlap {
+				r.Overlap = &overlap{Comm: 120, Compute: 121.5, Both: 150, Hidden: 0.7625, Low: 0.71, High: 1.01}
+			}
+			evs = append(evs, event{Point: &point{OutOfPlace: r}})
+		}
+	}
+	return evs
+}
+
+func TestGoldenOfSeveral(t *testing.T) {
+	for _, format := range []string{"table", "json", "csv"} {
+		o, err := parse(t, "--op allreduce,alltoallv,barrier --uneven --wire q8 --overlap --fixed-order --format "+format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, format+"-several", o, several(o), 4)
 	}
 }
 
@@ -156,7 +214,7 @@ func TestProgressLine(t *testing.T) {
 	}
 	now = now.Add(2 * time.Second)
 	p.update(&progress{1, "checking"})
-	if s := w.String(); !strings.Contains(s, "2 of 3: 2M f32 sum, checking, 4s left") || strings.Contains(s, "\n") {
+	if s := w.String(); !strings.Contains(s, "2 of 3: allreduce 2M f32 sum, checking, 4s left") || strings.Contains(s, "\n") {
 		t.Errorf("got %q", s)
 	}
 	w.Reset()

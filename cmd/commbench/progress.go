@@ -43,8 +43,7 @@ func (p *progressLine) update(at *progress) {
 		eta := time.Duration(float64(elapsed) * (all - done) / done)
 		left = fmt.Sprintf(", %v left", eta.Round(time.Second))
 	}
-	t := p.tasks[at.Point]
-	fmt.Fprintf(p.w, "\r\x1b[K%d of %d: %s %v %v, %s%s", at.Point+1, len(p.tasks), shortBytes(t.bytes), t.dtype, t.redop, at.Phase, left)
+	fmt.Fprintf(p.w, "\r\x1b[K%d of %d: %s, %s%s", at.Point+1, len(p.tasks), p.tasks[at.Point], at.Phase, left)
 	p.shown = true
 }
 
@@ -55,6 +54,17 @@ func (p *progressLine) clear() {
 	}
 	fmt.Fprint(p.w, "\r\x1b[K")
 	p.shown = false
+}
+
+// String is a row in words.
+func (t task) String() string {
+	switch {
+	case !t.op.moves():
+		return t.op.name
+	case !t.op.reduces():
+		return fmt.Sprintf("%v %s %v", t.op, shortBytes(t.bytes), t.dtype)
+	}
+	return fmt.Sprintf("%v %s %v %v", t.op, shortBytes(t.bytes), t.dtype, t.redop)
 }
 
 // weight is about how long a row takes: half a second, and more where filling

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tutti-go/tutti"
 	"github.com/tutti-go/tutti/bootstrap"
+	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/internal/cpu"
-	"github.com/tutti-go/tutti/plan"
 )
 
 // runRank is a rank's whole life. It reports over the pipe of its parent, or
@@ -66,7 +66,7 @@ type rank struct {
 
 	comm       *tutti.Comm // nil for commbench roofline
 	rig        *rig        // nil where no floor is measured
-	send, recv []byte      // of the largest size, and the guard; recv is nil in place
+	send, recv []byte      // of the largest size, and the guard; recv is nil where all is in place
 	wrong      int64       // so far, on all ranks
 }
 
@@ -92,11 +92,17 @@ func (r *rank) run(ctx context.Context) (err error) {
 		}
 	}()
 	if !r.roofline {
+		if err := r.checkRoot(r.ex.Size()); err != nil {
+			return err
+		}
 		if err := r.join(ctx); err != nil {
 			return err
 		}
 	}
 	if err := r.greet(ctx); err != nil {
+		return err
+	}
+	if err := r.excuse(); err != nil {
 		return err
 	}
 	if err := r.buffers(); err != nil {
@@ -126,7 +132,7 @@ func (r *rank) join(ctx context.Context) error {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
 	comm, err := tutti.Init(ctx, tutti.Config{
-		Exchanger: r.ex, Algo: r.algo, Path: r.path, Threads: r.threads,
+		Exchanger: r.ex, Algo: r.algorithm(), Path: r.path, Threads: r.threads, FixedOrder: r.fixedOrder,
 	})
 	if err != nil {
 		return rankError(r.ex.Rank(), err)
@@ -185,9 +191,19 @@ func (r *rank) greet(ctx context.Context) error {
 		}
 	}
 	if r.comm != nil {
-		h.Path, h.Algos = r.describe()
+		h.Path, h.Ops = r.describe()
 	}
 	return r.report(event{Hello: h})
+}
+
+// excuse says what is measured otherwise than asked for: under --op all, not
+// every operation can be in place.
+func (r *rank) excuse() error {
+	apart := which(r.ops, func(op *operation) bool { return op.apart })
+	if !r.inPlace || apart == "" || r.ex.Rank() != 0 {
+		return nil
+	}
+	return r.report(event{Note: "out of place, as there is no other form: " + apart})
 }
 
 // cores are those this rank is pinned to: one, or as many as it has threads.
@@ -211,56 +227,49 @@ func (r *rank) cores() []int {
 	return cores
 }
 
-// describe tells the path and where the algorithm changes with the size.
-func (r *rank) describe() (path string, algos []string) {
-	last := ""
-	for _, t := range r.tasks {
-		p, algo := r.howAt(t.bytes)
-		path = p
-		if algo != last {
-			algos = append(algos, fmt.Sprintf("%s from %s", algo, shortBytes(t.bytes)))
-			last = algo
+// describe tells the path and, for each operation, where the algorithm changes
+// with the size.
+func (r *rank) describe() (path string, ops []described) {
+	for _, op := range r.ops {
+		d, last := described{Op: op.name}, ""
+		var first *task
+		for _, t := range r.tasks {
+			if t.op != op {
+				continue
+			}
+			if first == nil {
+				first = &t
+			}
+			if t.dtype != first.dtype || t.redop != first.redop {
+				break // the sizes begin again
+			}
+			p, algo := r.howAt(t)
+			path = p
+			if algo != last {
+				d.Algos = append(d.Algos, fmt.Sprintf("%s from %s", algo, shortBytes(t.bytes)))
+				last = algo
+			}
 		}
-		if t.dtype != r.tasks[0].dtype || t.redop != r.tasks[0].redop {
-			break // the sizes begin again
+		if len(d.Algos) == 1 {
+			d.Algos[0] = last
 		}
+		ops = append(ops, d)
 	}
-	if len(algos) == 1 {
-		algos[0] = last
-	}
-	return path, algos
+	return path, ops
 }
 
-func (r *rank) howAt(bytes int) (path, algo string) {
-	path, algo = r.comm.Describe(r.collective, bytes, r.memory == memoryAlloc)
-	return path, strings.TrimPrefix(algo, r.collective.String()+"/")
-}
+// beyondDoor is a size of blocks that never go in one shot; v forms and coded
+// elements do not at any size, which Describe is not told.
+const beyondDoor = 1 << 20
 
-// buffers makes and touches the memory of all points.
-func (r *rank) buffers() error {
-	if r.roofline || r.collective == plan.Barrier {
-		return nil
+func (r *rank) howAt(t task) (path, algo string) {
+	block, reached := t.count(r.ex.Size())*t.dtype.Size(), r.reached()
+	if coded := r.wireOf(t.op) != engine.WireFull; coded || t.op.vector {
+		block, reached = max(block, beyondDoor), reached && !coded
 	}
-	for i := range r.options.buffers() {
-		var b []byte
-		if bytes := r.largest() + guardBytes; r.memory == memoryUser {
-			var err error
-			if b, err = mapPrivate(bytes); err != nil {
-				return rankError(r.ex.Rank(), err)
-			}
-			fillWith(b, guardByte) // a page that was never written has no memory
-		} else {
-			buffer, err := r.comm.Alloc(bytes) // Close frees it
-			if err != nil {
-				return rankError(r.ex.Rank(), err)
-			}
-			b = buffer.Bytes()
-		}
-		if i == 0 {
-			r.send = b
-		} else {
-			r.recv = b
-		}
+	path, algo = r.comm.Describe(t.op.form, block, reached)
+	if t.op.exchanges() {
+		return path, "exchange"
 	}
-	return nil
+	return path, strings.TrimPrefix(algo, t.op.form.String()+"/")
 }

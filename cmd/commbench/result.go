@@ -61,17 +61,22 @@ type result struct {
 	Wrong *int64 `json:"wrong"`
 	// Ratio is the floor's time over the measured time, with --vs-roofline.
 	Ratio *float64 `json:"roofline_ratio,omitempty"`
+	// Uneven: a v form whose counts differ; count is then the mean.
+	Uneven bool `json:"uneven,omitempty"`
+	// Wire is the form of the elements on their way, where it is not their own.
+	Wire    string   `json:"wire,omitempty"`
+	Overlap *overlap `json:"overlap,omitempty"`
+
+	factor float64 // from AlgBW to BusBW
 }
 
-// bandwidths fills in the rates that follow from size and time. The bus
-// bandwidth of an allreduce counts each byte that every rank must send, which
-// makes it comparable between numbers of ranks.
+// bandwidths fills in the rates that follow from size and time.
 func (r *result) bandwidths() {
 	if r.Time.P50 <= 0 || r.Bytes == 0 {
 		return
 	}
 	r.AlgBW = float64(r.Bytes) / (r.Time.P50 * 1e3)
-	r.BusBW = r.AlgBW * 2 * float64(r.Ranks-1) / float64(r.Ranks)
+	r.BusBW = r.AlgBW * r.factor
 }
 
 // point is a row of the table: the same work out of place and in place, either

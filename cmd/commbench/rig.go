@@ -267,7 +267,7 @@ func (r *rank) floorAt(ctx context.Context, t task, say func(string) error) (*fl
 	if f.Iters, f.Time, err = r.sampleFloor(ctx, t, c.call, pointTime); err != nil {
 		return nil, err
 	}
-	res := result{Bytes: t.bytes, Ranks: g.ranks, Time: f.Time}
+	res := result{Bytes: t.bytes, Time: f.Time, factor: t.op.factor(float64(g.ranks))}
 	res.bandwidths()
 	f.AlgBW, f.BusBW = res.AlgBW, res.BusBW
 	n := float64(g.ranks)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,6 +49,15 @@ func mapPrivate(bytes int) ([]byte, error) {
 }
 
 func unmapShared(b []byte) error { return unix.Munmap(b) }
+
+// sinceBoot is a clock that all processes of the machine share.
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
 
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"time"
 )
 
 func newShared(int) (*os.File, error) {
@@ -19,5 +20,7 @@ func mapShared(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupporte
 func mapPrivate(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
 
 func unmapShared([]byte) error { return nil }
+
+func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }
 
 func isTerminal(io.Writer) bool { return false }

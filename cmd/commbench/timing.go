@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"time"
 
-	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/engine"
 )
 
 // How samples are taken. A sample is the time of batch calls in a row, behind
@@ -158,28 +156,21 @@ func (r *rank) task(ctx context.Context, t task, say func(string) error) error {
 		}
 		return r.report(event{Floor: f})
 	}
-	p := &point{}
-	if r.collective == plan.Barrier {
-		res, err := r.measure(ctx, t, nil, nil, pointTime, say)
-		if err != nil {
+	p, limit := &point{}, pointTime
+	if r.outOfPlace(t.op) && r.within(t.op) {
+		limit /= 2
+	}
+	s := newShape(t, r.ex.Rank(), r.root, t.counts(r.ex.Size(), r.uneven))
+	var err error
+	if r.outOfPlace(t.op) {
+		if p.OutOfPlace, err = r.measure(ctx, s, s.outOfPlace(r.send, r.recv), limit, say); err != nil {
 			return err
 		}
-		p.OutOfPlace = res
-	} else {
-		limit := pointTime
-		if !r.inPlace {
-			limit /= 2
-			res, err := r.measure(ctx, t, r.send, r.recv, limit, say)
-			if err != nil {
-				return err
-			}
-			p.OutOfPlace = res
-		}
-		res, err := r.measure(ctx, t, r.send, r.send, limit, say)
-		if err != nil {
+	}
+	if r.within(t.op) {
+		if p.InPlace, err = r.measure(ctx, s, s.within(r.send), limit, say); err != nil {
 			return err
 		}
-		p.InPlace = res
 	}
 	if r.ex.Rank() != 0 {
 		return nil
@@ -187,39 +178,65 @@ func (r *rank) task(ctx context.Context, t task, say func(string) error) error {
 	return r.report(event{Point: p})
 }
 
+// resultOf is a result but for what is measured.
+func (r *rank) resultOf(s *shape, inPlace bool) *result {
+	res := &result{
+		Op: s.op.name, Ranks: s.ranks, Bytes: s.bytes, Count: s.count(s.ranks), Root: -1,
+		DType: s.dtypeName(), RedOp: s.redopName(), InPlace: inPlace, Memory: "none",
+		Uneven: r.uneven && s.op.vector, factor: s.op.factor(float64(s.ranks)),
+	}
+	res.Path, res.Algo = r.howAt(s.task)
+	if s.op.rooted() {
+		res.Root = s.root
+	}
+	if s.op.moves() {
+		res.Memory = r.memory
+	}
+	if w := r.wireOf(s.op); w != engine.WireFull {
+		res.Wire = w.String()
+	}
+	return res
+}
+
 // measure times one kind of call, and then checks a call of its own, so that
 // nothing that is timed is spent on checking.
-func (r *rank) measure(ctx context.Context, t task, send, recv []byte, limit time.Duration, say func(string) error) (*result, error) {
-	res := &result{
-		Op: r.collective.String(), Ranks: r.ex.Size(), Bytes: t.bytes, Root: -1,
-		DType: "none", RedOp: "none", Memory: "none",
-	}
-	res.Path, res.Algo = r.howAt(t.bytes)
-	call := r.comm.Barrier
+func (r *rank) measure(ctx context.Context, s *shape, g *ground, limit time.Duration, say func(string) error) (*result, error) {
+	res := r.resultOf(s, g.inPlace)
+	b := &binding{shape: s, comm: r.comm, send: g.in, recv: g.out, wire: r.wireOf(s.op), exchange: r.comm.NewExchange()}
+	call := func(ctx context.Context) error { return s.op.run(ctx, b) }
 	var check *checker
-	if r.collective == plan.AllReduce {
-		res.Count, res.DType, res.RedOp = t.bytes/t.dtype.Size(), t.dtype.String(), t.redop.String()
-		res.Memory, res.InPlace = r.memory, &send[0] == &recv[0]
-		in, out := send[:t.bytes], recv[:t.bytes]
-		call = func(ctx context.Context) error { return r.comm.AllReduce(ctx, in, out, t.dtype, t.redop) }
-		check = newChecker(r.seed, r.ex.Rank(), r.ex.Size(), t, res.Algo)
-		check.prepare(send, recv)
+	if s.op.moves() {
+		check = newChecker(r.seed, s, res.Algo, b.wire)
+		check.prepare(g)
 	}
 	if err := say("timing"); err != nil {
 		return nil, err
 	}
 	var err error
-	if res.Iters, res.Time, res.Ratio, err = r.time(ctx, t, call, limit); err != nil {
+	if res.Iters, res.Time, res.Ratio, err = r.time(ctx, s.task, call, limit); err != nil {
 		return nil, rankError(r.ex.Rank(), err)
 	}
 	res.bandwidths()
-	if check == nil || !r.check {
+	if r.overlap {
+		if err := say("overlapping"); err != nil {
+			return nil, err
+		}
+		if res.Overlap, err = r.besides(ctx, b, limit); err != nil {
+			return nil, rankError(r.ex.Rank(), err)
+		}
+		call = b.async // is checked in the place of the other
+	}
+	if !r.check {
 		return res, nil
 	}
 	if err := say("checking"); err != nil {
 		return nil, err
 	}
-	res.Wrong, err = r.verify(ctx, check, call, send, recv)
+	if check == nil {
+		res.Wrong, err = r.verifyBarrier(ctx, call)
+	} else {
+		res.Wrong, err = r.verify(ctx, check, call, g)
+	}
 	return res, err
 }
 
@@ -277,54 +294,4 @@ func quiet() func() {
 	runtime.GC()
 	percent := debug.SetGCPercent(-1)
 	return func() { debug.SetGCPercent(percent) }
-}
-
-// verify makes one call on fresh data, and counts what is wrong on all ranks.
-func (r *rank) verify(ctx context.Context, c *checker, call callFunc, send, recv []byte) (*int64, error) {
-	c.prepare(send, recv)
-	within, cancel := r.deadline(ctx)
-	defer cancel()
-	if err := call(within); err != nil {
-		return nil, rankError(r.ex.Rank(), err)
-	}
-	mine := c.verify(send, recv)
-	all, err := r.verdicts(ctx, mine)
-	if err != nil {
-		return nil, err
-	}
-	if !agree(all) {
-		mine.Elements = c.compare(recv, 0, c.bytes)
-		if all, err = r.verdicts(ctx, mine); err != nil {
-			return nil, err
-		}
-	}
-	total, notes := judge(all)
-	r.wrong += total
-	if r.ex.Rank() == 0 {
-		for _, note := range notes {
-			if err := r.report(event{Note: note}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return &total, nil
-}
-
-// verdicts exchanges them.
-func (r *rank) verdicts(ctx context.Context, mine verdict) ([]verdict, error) {
-	b, err := json.Marshal(mine)
-	if err != nil {
-		return nil, err
-	}
-	blobs, err := r.gather(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]verdict, len(blobs))
-	for rank, b := range blobs {
-		if err := json.Unmarshal(b, &all[rank]); err != nil {
-			return nil, fmt.Errorf("rank %d sent a verdict that is none: %w", rank, err)
-		}
-	}
-	return all, nil
 }

@@ -1,5 +1,6 @@
 // Command gen writes the vector kernels of package reduce: for one instruction
-// set the assembly, its declarations and the table that Go looks kernels up in.
+// set the assembly, its declarations and the table that Go looks kernels up in;
+// and with -pkg codec those of package codec, which have no table.
 //
 //	go run . -isa avx512 -out ../kernels_avx512_amd64.s -stubs ../kernels_avx512_amd64.go -table ../table_avx512_amd64.go -pkg reduce
 package main
@@ -38,6 +39,11 @@ func main() {
 	}
 
 	ConstraintExpr("!noasm")
+	if flag.Lookup("pkg").Value.String() == "codec" {
+		writeCodecs(suffix)
+		Generate()
+		return
+	}
 	for _, k := range kernels() {
 		name := k.op.name + k.kind.name + suffix
 		TEXT(name, attr.NOSPLIT, "func(dsts, srcs *uintptr, nd, ns, from, to, divisor int)")

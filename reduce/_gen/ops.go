@@ -15,6 +15,7 @@ const (
 	cQuiet                      // what makes a NaN quiet
 	cByte                       // the even bytes
 	cSign                       // the top bits of 64
+	cAbs                        // all but the top bits of 32
 )
 
 type consts map[constSet]vec
@@ -24,7 +25,7 @@ func makeConsts(set constSet) consts {
 	for _, k := range []struct {
 		set  constSet
 		bits uint32
-	}{{cHigh, 0xffff0000}, {cRound, 0x7fff}, {cOne, 1}, {cQuiet, 0x400000}, {cByte, 0x00ff00ff}, {cSign, 0}} {
+	}{{cHigh, 0xffff0000}, {cRound, 0x7fff}, {cOne, 1}, {cQuiet, 0x400000}, {cByte, 0x00ff00ff}, {cSign, 0}, {cAbs, 0x7fffffff}} {
 		if set&k.set == 0 {
 			continue
 		}

@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,18 +43,47 @@ enum bench_op {
 	OP_ALLREDUCE,
 	OP_BROADCAST,
 	OP_REDUCE,
+	OP_GATHER,
 	OP_ALLGATHER,
+	OP_SCATTER,
 	OP_REDUCE_SCATTER,
 	OP_ALLTOALL,
+	OP_SENDRECV,
+	OP_BARRIER,
+	OP_GATHERV,
+	OP_ALLGATHERV,
+	OP_SCATTERV,
+	OP_REDUCE_SCATTERV,
+	OP_ALLTOALLV,
 	OP_COUNT
 };
 
 static const char *const bench_op_names[OP_COUNT] = {
-	"allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall",
+	"allreduce", "broadcast", "reduce", "gather", "allgather", "scatter",
+	"reduce_scatter", "alltoall", "sendrecv", "barrier",
+	"gatherv", "allgatherv", "scatterv", "reduce_scatterv", "alltoallv",
 };
+
+// bench_kind is what an op moves: a v form, measured with equal counts, moves
+// the same as the form without.
+static enum bench_op bench_kind(enum bench_op op)
+{
+	switch (op) {
+	case OP_GATHERV: return OP_GATHER;
+	case OP_ALLGATHERV: return OP_ALLGATHER;
+	case OP_SCATTERV: return OP_SCATTER;
+	case OP_REDUCE_SCATTERV: return OP_REDUCE_SCATTER;
+	case OP_ALLTOALLV: return OP_ALLTOALL;
+	default: return op;
+	}
+}
+
+// The root of every op that has one.
+enum { BENCH_ROOT = 0 };
 
 struct bench_opt {
 	enum bench_op op;
+	enum bench_op kind; // op, or what it is a v form of
 	size_t sizes[BENCH_MAX_SIZES];
 	int nsizes;
 	int iters;    // at most this many timed iterations
@@ -72,6 +103,7 @@ struct bench_opt {
 // leaves the result on all of them.
 struct bench_lib {
 	int rank, ranks;
+	int part_stays; // in place, reduce_scatter leaves each rank's part where it was, not first
 	void *self;
 	void (*barrier)(void *self);
 	void (*max)(void *self, double *v, size_t n);
@@ -96,7 +128,7 @@ static size_t bench_bytes(const char *s)
 	case 'M': case 'm': v <<= 20; end++; break;
 	case 'G': case 'g': v <<= 30; end++; break;
 	}
-	if (end == s || *end || v == 0)
+	if (end == s || *end)
 		bench_die("not a size", s);
 	return (size_t)v;
 }
@@ -144,6 +176,14 @@ static struct bench_opt bench_args(int argc, char **argv)
 		} else if (!strcmp(a, "--path")) o.path = v;
 		else if (!strcmp(a, "--variant")) o.variant = v;
 		else bench_die("unknown option", a);
+	}
+	o.kind = bench_kind(o.op);
+	// These have no form in place.
+	if (o.kind == OP_ALLTOALL || o.op == OP_SENDRECV || o.op == OP_BARRIER)
+		o.in_place = 0;
+	if (o.op == OP_BARRIER) {
+		o.nsizes = 1;
+		o.sizes[0] = 0;
 	}
 	if (o.nsizes == 0)
 		bench_die("no sizes", "give -b BYTES[,BYTES...]");
@@ -207,12 +247,47 @@ static double bench_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void *bench_alloc(size_t bytes)
+// A bench_buf is a buffer of n elements with a guard before it and one right
+// after its last element. From 2 MiB on it begins on such a boundary, as the
+// kernel has it for a mapping without guards, for the sake of huge pages.
+struct bench_buf {
+	char *at;
+	size_t n;
+	char *map;
+	size_t mapped;
+};
+
+enum { BENCH_GUARD = 4096, BENCH_HUGE = 2 << 20, BENCH_MARK = 0xA5 };
+
+static struct bench_buf bench_alloc(size_t n)
 {
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
+	struct bench_buf b;
+	size_t align = n * 4 >= BENCH_HUGE ? BENCH_HUGE : BENCH_GUARD;
+	b.n = n;
+	b.mapped = n * 4 + 2 * BENCH_GUARD + align;
+	b.map = (char *)mmap(NULL, b.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b.map == MAP_FAILED)
 		bench_die("no memory for a buffer", strerror(errno));
-	return p;
+	b.at = (char *)(((uintptr_t)b.map + BENCH_GUARD + align - 1) / align * align);
+	memset(b.at - BENCH_GUARD, BENCH_MARK, BENCH_GUARD);
+	memset(b.at + n * 4, BENCH_MARK, BENCH_GUARD);
+	return b;
+}
+
+static void bench_free(struct bench_buf *b)
+{
+	munmap(b->map, b->mapped);
+}
+
+// bench_touched counts the guards' bytes that were written over.
+static size_t bench_touched(const struct bench_buf *b)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < BENCH_GUARD; i++) {
+		n += (unsigned char)b->at[(ptrdiff_t)i - BENCH_GUARD] != BENCH_MARK;
+		n += (unsigned char)b->at[b->n * 4 + i] != BENCH_MARK;
+	}
+	return n;
 }
 
 // bench_value is element i of rank's contribution: a small integer, so that
@@ -244,37 +319,50 @@ static inline int bench_get(const struct bench_opt *o, const void *buf, size_t i
 	return o->is_int ? ((const int32_t *)buf)[i] : (int)((const float *)buf)[i];
 }
 
-// bench_shape says how many elements a rank passes to the call (count) and
-// how long its buffers are. The bytes of allgather, reduce_scatter and
-// alltoall are those of the whole, of which each rank holds one part.
-static void bench_shape(const struct bench_opt *o, int ranks, size_t bytes, size_t *count, size_t *nsend, size_t *nrecv)
+// A bench_shape is what an op of so many bytes means on one rank. The bytes of
+// the ops between one buffer and a part of it a rank (gather, allgather,
+// scatter, reduce_scatter, alltoall) are those of the whole: a part has whole
+// elements, rounded down, and at least one.
+struct bench_shape {
+	size_t count;       // elements a call is given: of a part, or of the buffer
+	size_t nsend, nrecv; // elements of this rank's buffers
+	size_t send_base;   // index, in the contribution, of the first element sent
+	size_t own;         // where, in the one buffer of a call in place, that is
+};
+
+static struct bench_shape bench_shape_of(const struct bench_opt *o, int rank, int ranks, size_t bytes)
 {
+	struct bench_shape s;
+	memset(&s, 0, sizeof s);
 	size_t whole = bytes / 4 ? bytes / 4 : 1;
 	size_t part = whole / (size_t)ranks ? whole / (size_t)ranks : 1;
-	switch (o->op) {
-	case OP_ALLGATHER: *count = part; *nsend = part; *nrecv = part * (size_t)ranks; break;
-	case OP_REDUCE_SCATTER: *count = part; *nsend = part * (size_t)ranks; *nrecv = part; break;
-	case OP_ALLTOALL: *count = part; *nsend = *nrecv = part * (size_t)ranks; break;
-	default: *count = *nsend = *nrecv = whole;
+	size_t all = part * (size_t)ranks, r = (size_t)rank;
+	int root = rank == BENCH_ROOT;
+	s.count = s.nsend = s.nrecv = part;
+	switch (o->kind) {
+	case OP_GATHER: s.nrecv = root ? all : 0; s.send_base = r * part; s.own = root ? r * part : 0; break;
+	case OP_ALLGATHER: s.nrecv = all; s.send_base = s.own = r * part; break;
+	case OP_SCATTER: s.nsend = root ? all : 0; break;
+	case OP_REDUCE_SCATTER: s.nsend = all; break;
+	case OP_ALLTOALL: s.nsend = s.nrecv = all; break;
+	case OP_BARRIER: s.count = s.nsend = s.nrecv = 0; break;
+	default: s.count = s.nsend = s.nrecv = whole;
 	}
+	return s;
 }
 
-// In place there is one buffer; it must hold both.
-static void bench_reset(const struct bench_opt *o, const struct bench_lib *l, void *send, size_t nsend, void *recv, size_t nrecv, size_t count)
+// In place there is one buffer, which holds both; out of place the receive
+// buffer starts with what no answer has.
+static void bench_reset(const struct bench_opt *o, const struct bench_lib *l, const struct bench_shape *s, struct bench_buf *send, struct bench_buf *recv)
 {
-	size_t r = (size_t)l->rank;
-	if (!o->in_place) {
-		memset(recv, 0, nrecv * 4);
-		bench_fill(o, send, nsend, o->op == OP_ALLGATHER ? r * count : 0, l->rank);
-	} else if (o->op == OP_ALLGATHER) {
-		memset(recv, 0, nrecv * 4);
-		bench_fill(o, (char *)recv + r * count * 4, count, r * count, l->rank);
-	} else {
-		bench_fill(o, recv, nsend, 0, l->rank);
-	}
+	memset(recv->at, 0x7F, recv->n * 4);
+	if (o->in_place)
+		bench_fill(o, recv->at + s->own * 4, s->nsend, s->send_base, l->rank);
+	else
+		bench_fill(o, send->at, s->nsend, s->send_base, l->rank);
 	// MPI broadcasts from the one buffer it is given.
-	if (o->op == OP_BROADCAST)
-		bench_fill(o, recv, nrecv, 0, l->rank);
+	if (o->op == OP_BROADCAST && l->rank == BENCH_ROOT)
+		bench_fill(o, recv->at, s->nrecv, 0, l->rank);
 }
 
 // bench_differ counts the elements of recv[at..at+n) that are not what the
@@ -293,27 +381,55 @@ static size_t bench_differ(const struct bench_opt *o, const void *recv, size_t a
 	return wrong;
 }
 
-static double bench_wrong(const struct bench_opt *o, const struct bench_lib *l, const void *recv, size_t count)
+// bench_wrong counts what is not as it should be: elements of the answer, of a
+// send buffer that was not to be written, and bytes beyond the buffers' ends.
+static double bench_wrong(const struct bench_opt *o, const struct bench_lib *l, const struct bench_shape *s, const struct bench_buf *send, const struct bench_buf *recv)
 {
-	size_t wrong = 0, r = (size_t)l->rank;
-	switch (o->op) {
-	case OP_ALLREDUCE:
-		return (double)bench_differ(o, recv, 0, count, 0, 0, l->ranks);
+	size_t n = s->count, r = (size_t)l->rank, ranks = (size_t)l->ranks;
+	int root = l->rank == BENCH_ROOT;
+	size_t wrong = bench_touched(recv);
+	if (!o->in_place)
+		wrong += bench_touched(send) + bench_differ(o, send->at, 0, s->nsend, s->send_base, l->rank, 1);
+	switch (o->kind) {
 	case OP_REDUCE:
-		return l->rank ? 0 : (double)bench_differ(o, recv, 0, count, 0, 0, l->ranks);
+		if (!root)
+			break;
+		// fall through
+	case OP_ALLREDUCE:
+		wrong += bench_differ(o, recv->at, 0, n, 0, 0, l->ranks);
+		break;
 	case OP_BROADCAST:
-		return (double)bench_differ(o, recv, 0, count, 0, 0, 1);
+		wrong += bench_differ(o, recv->at, 0, n, 0, BENCH_ROOT, 1);
+		break;
 	case OP_REDUCE_SCATTER:
-		return (double)bench_differ(o, recv, 0, count, r * count, 0, l->ranks);
+		wrong += bench_differ(o, recv->at, o->in_place && l->part_stays ? r * n : 0, n, r * n, 0, l->ranks);
+		break;
+	case OP_GATHER:
+		if (!root)
+			break;
+		// fall through
 	case OP_ALLGATHER:
-		for (int q = 0; q < l->ranks; q++)
-			wrong += bench_differ(o, recv, (size_t)q * count, count, (size_t)q * count, q, 1);
-		return (double)wrong;
-	default: // alltoall: from rank q its part r
-		for (int q = 0; q < l->ranks; q++)
-			wrong += bench_differ(o, recv, (size_t)q * count, count, r * count, q, 1);
-		return (double)wrong;
+		for (size_t q = 0; q < ranks; q++)
+			wrong += bench_differ(o, recv->at, q * n, n, q * n, (int)q, 1);
+		break;
+	case OP_SCATTER:
+		// In place the root's part stays where it is, and so do the others'.
+		if (o->in_place && root)
+			wrong += bench_differ(o, recv->at, 0, s->nsend, 0, BENCH_ROOT, 1);
+		else
+			wrong += bench_differ(o, recv->at, 0, n, r * n, BENCH_ROOT, 1);
+		break;
+	case OP_ALLTOALL: // from rank q its part r
+		for (size_t q = 0; q < ranks; q++)
+			wrong += bench_differ(o, recv->at, q * n, n, r * n, (int)q, 1);
+		break;
+	case OP_SENDRECV:
+		wrong += bench_differ(o, recv->at, 0, n, 0, (l->rank + l->ranks - 1) % l->ranks, 1);
+		break;
+	default:
+		bench_die("no check of", bench_op_names[o->op]);
 	}
+	return (double)wrong;
 }
 
 static int bench_less(const void *a, const void *b)
@@ -324,12 +440,12 @@ static int bench_less(const void *a, const void *b)
 
 // bench_busbw is the factor from algorithm to bus bandwidth, as NCCL's tests
 // define it.
-static double bench_busbw(enum bench_op op, int ranks)
+static double bench_busbw(enum bench_op kind, int ranks)
 {
 	double n = ranks;
-	switch (op) {
+	switch (kind) {
 	case OP_ALLREDUCE: return 2 * (n - 1) / n;
-	case OP_BROADCAST: case OP_REDUCE: return 1;
+	case OP_BROADCAST: case OP_REDUCE: case OP_SENDRECV: return 1;
 	default: return (n - 1) / n;
 	}
 }
@@ -342,8 +458,9 @@ static void bench_print(const struct bench_opt *o, const struct bench_lib *l, si
 	qsort(s, (size_t)n, sizeof *s, bench_less);
 	double p50 = s[(n - 1) / 2], p99 = s[(int)ceil(0.99 * n) - 1];
 	double algbw = (double)bytes / p50 / 1e9;
-	int reduces = o->op == OP_ALLREDUCE || o->op == OP_REDUCE || o->op == OP_REDUCE_SCATTER;
-	int root = o->op == OP_BROADCAST || o->op == OP_REDUCE ? 0 : -1;
+	int reduces = o->kind == OP_ALLREDUCE || o->kind == OP_REDUCE || o->kind == OP_REDUCE_SCATTER;
+	int rooted = o->kind == OP_BROADCAST || o->kind == OP_REDUCE || o->kind == OP_GATHER || o->kind == OP_SCATTER;
+	int root = rooted ? BENCH_ROOT : -1;
 	printf("{\"op\":\"%s\",\"path\":\"%s\",\"algo\":\"\",\"ranks\":%d,\"bytes\":%zu,\"count\":%zu,"
 	       "\"dtype\":\"%s\",\"redop\":\"%s\",\"root\":%d,\"in_place\":%s,\"memory\":\"user\",\"iters\":%d,"
 	       "\"time_us\":{\"min\":%.3f,\"p50\":%.3f,\"p99\":%.3f,\"max\":%.3f,\"avg\":%.3f},"
@@ -351,7 +468,7 @@ static void bench_print(const struct bench_opt *o, const struct bench_lib *l, si
 	       bench_op_names[o->op], o->path, l->ranks, bytes, count,
 	       o->is_int ? "i32" : "f32", reduces ? "sum" : "", root, o->in_place ? "true" : "false", n,
 	       s[0] * 1e6, p50 * 1e6, p99 * 1e6, s[n - 1] * 1e6, sum / n * 1e6,
-	       algbw, algbw * bench_busbw(o->op, l->ranks), wrong);
+	       algbw, algbw * bench_busbw(o->kind, l->ranks), wrong);
 	fflush(stdout);
 }
 
@@ -383,26 +500,52 @@ static void bench_plan(const struct bench_opt *o, double call, int *iters, int *
 		*batch = (int)(o->cap / 3 / call) > 0 ? (int)(o->cap / 3 / call) : 1;
 }
 
+// In place a sender of a part finds it where it is to be in the whole.
+static const void *bench_send_at(const struct bench_opt *o, const struct bench_shape *s, const struct bench_buf *send)
+{
+	return o->in_place ? send->at + s->own * 4 : send->at;
+}
+
+// bench_check_call makes one call and counts what is wrong after it.
+static double bench_check_call(const struct bench_opt *o, const struct bench_lib *l, const struct bench_shape *s, struct bench_buf *send, struct bench_buf *recv)
+{
+	if (o->op == OP_BARRIER) {
+		// Nobody leaves before the last has come. All ranks read one clock.
+		usleep((useconds_t)(l->ranks - l->rank) * 300);
+		double v[2];
+		v[0] = bench_now();
+		l->call(l->self, o, send->at, recv->at, 0);
+		v[1] = -bench_now();
+		l->max(l->self, v, 2);
+		return v[0] > -v[1];
+	}
+	l->barrier(l->self);
+	bench_reset(o, l, s, send, recv);
+	l->barrier(l->self);
+	l->call(l->self, o, bench_send_at(o, s, send), recv->at, s->count);
+	// Nobody goes on while somebody may still be reading or writing.
+	l->barrier(l->self);
+	return bench_wrong(o, l, s, send, recv);
+}
+
 static void bench_size(const struct bench_opt *o, const struct bench_lib *l, size_t bytes)
 {
-	size_t count, nsend, nrecv;
-	bench_shape(o, l->ranks, bytes, &count, &nsend, &nrecv);
+	struct bench_shape shape = bench_shape_of(o, l->rank, l->ranks, bytes);
+	size_t count = shape.count;
 	int batch = o->batch ? o->batch : bytes <= 4096 ? 100 : bytes <= 65536 ? 10 : 1;
 
-	size_t nbuf = o->in_place && nsend > nrecv ? nsend : nrecv;
-	void *recv = bench_alloc(nbuf * 4);
-	void *send = o->in_place ? recv : bench_alloc(nsend * 4);
-	bench_reset(o, l, send, nsend, recv, nrecv, count);
+	size_t need = o->in_place && shape.nsend > shape.nrecv ? shape.nsend : shape.nrecv;
+	struct bench_buf rbuf = bench_alloc(need);
+	struct bench_buf sbuf = o->in_place ? rbuf : bench_alloc(shape.nsend);
+	const void *send = bench_send_at(o, &shape, &sbuf);
+	void *recv = rbuf.at;
+	bench_reset(o, l, &shape, &sbuf, &rbuf);
 	if (l->prepare)
 		l->prepare(l->self, o, send, recv, count);
 
 	double wrong = 0;
-	if (o->check) {
-		l->call(l->self, o, send, recv, count);
-		wrong = bench_wrong(o, l, recv, count);
-		l->barrier(l->self);
-		bench_reset(o, l, send, nsend, recv, nrecv, count);
-	}
+	if (o->check)
+		wrong = bench_check_call(o, l, &shape, &sbuf, &rbuf);
 
 	// Two single calls, the second of them believed, tell how many fit.
 	double first = bench_sample(o, l, send, recv, count, 1);
@@ -424,12 +567,8 @@ static void bench_size(const struct bench_opt *o, const struct bench_lib *l, siz
 	l->max(l->self, s, (size_t)iters);
 
 	// Once more after many calls, where there were many.
-	if (o->check && (o->cap <= 0 || second < o->cap)) {
-		l->barrier(l->self);
-		bench_reset(o, l, send, nsend, recv, nrecv, count);
-		l->barrier(l->self);
-		l->call(l->self, o, send, recv, count);
-		double w = bench_wrong(o, l, recv, count);
+	if (o->check && (o->cap <= 0 || second * 5 < o->cap)) {
+		double w = bench_check_call(o, l, &shape, &sbuf, &rbuf);
 		wrong = w > wrong ? w : wrong;
 	}
 	l->max(l->self, &wrong, 1);
@@ -437,9 +576,9 @@ static void bench_size(const struct bench_opt *o, const struct bench_lib *l, siz
 		bench_print(o, l, bytes, count, s, iters, wrong);
 	free(s);
 	l->barrier(l->self);
-	munmap(recv, nbuf * 4);
+	bench_free(&rbuf);
 	if (!o->in_place)
-		munmap(send, nsend * 4);
+		bench_free(&sbuf);
 }
 
 static void bench_main(const struct bench_opt *o, const struct bench_lib *l)

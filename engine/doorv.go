@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"unsafe"
+
+	"github.com/tutti-go/tutti/internal/move"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// The v forms in which every rank needs something of every other take the door
+// as well, though no rank knows what the others bring. Each shows the sizes of
+// its blocks and, behind them, the blocks; or, where that is too much, that it
+// is: then all see it, and go on by giving notice, at the price of one more
+// synchronisation.
+
+// vectorBytes is the most that a rank shows of a v form.
+const vectorBytes = 8 << 10
+
+// sizeBytes is what the size of a block takes.
+const sizeBytes = 4
+
+// knockVector takes a v form through the door. It reports whether that was
+// all; if not, nothing has happened but that all know it.
+func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
+	d := &c.door
+	ins := k.collective.Blocks(plan.In, c.rank, 0, c.size)
+	outs := k.collective.Blocks(plan.Out, c.rank, 0, c.size)
+	head := ((ins+outs)*sizeBytes + 7) / 8 * 8
+	payload, s := head+len(k.in), stampOf(k)
+	if payload > vectorBytes || len(k.out) > c.size*vectorBytes {
+		payload, s = 0, s|stampLarge
+	}
+	// All use the same slot, whatever they bring.
+	l, p, err := d.open(ctx, c.waiters, slotBytes, false)
+	if err != nil {
+		return false, err
+	}
+	mine := l.mine
+	if payload > len(mine) {
+		mine, s = p.mine, s|stampSlot
+	}
+	if payload > 0 {
+		c.showBlocks(k, mine, head)
+	}
+	d.raise(l, s)
+	if err := d.meetAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
+		return false, err
+	}
+	if s&stampLarge != 0 {
+		return false, nil
+	}
+	for rank, counter := range l.counters {
+		if rank == d.own {
+			d.src[rank] = pointer(mine)
+			continue
+		}
+		theirs := *stampIn(counter)
+		if theirs&stampLarge != 0 {
+			return false, nil
+		}
+		if d.src[rank] = l.at[rank]; theirs&stampSlot != 0 {
+			d.src[rank] = p.at[rank]
+		}
+	}
+	if err = c.shape.read(k, c.shownRows(ins, outs)); err == nil {
+		c.takeVector(k, head)
+	}
+	clear(d.src)
+	return true, err
+}
+
+// showBlocks writes the sizes of this rank's blocks, of In and of Out, and the
+// blocks of In.
+func (c *Comm) showBlocks(k *call, to []byte, head int) {
+	sizes := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), head/sizeBytes)
+	at := 0
+	for _, b := range [2]struct {
+		bytes  int
+		counts []int
+	}{{len(k.in), k.inCounts}, {len(k.out), k.outCounts}} {
+		if b.counts == nil {
+			sizes[at] = uint32(b.bytes)
+			at++
+		}
+		for _, n := range b.counts {
+			sizes[at] = uint32(n * k.dtype.Size())
+			at++
+		}
+	}
+	if len(k.in) > 0 {
+		move.Bytes(to[head:][:len(k.in)], k.in)
+	}
+}
+
+// shownRows returns the sizes that the ranks show as rows of a notice. None is
+// taken for more than a rank may show, whatever is written there.
+func (c *Comm) shownRows(ins, outs int) [][]uint64 {
+	n := c.size
+	if c.shown == nil {
+		for range n {
+			c.shown = append(c.shown, make([]uint64, 2*n))
+		}
+	}
+	for rank, src := range c.door.src {
+		sizes, row := unsafe.Slice((*uint32)(src), ins+outs), c.shown[rank]
+		left := uint64(vectorBytes)
+		for i, size := range sizes[:ins] {
+			row[i] = min(uint64(size), left)
+			left -= row[i]
+		}
+		for i, size := range sizes[ins:] {
+			row[n+i] = uint64(size)
+		}
+	}
+	return c.shown
+}
+
+// takeVector computes this rank's output from what the ranks show.
+func (c *Comm) takeVector(k *call, head int) {
+	d, position := &c.door, c.rank
+	if k.collective == plan.AllGather {
+		position = 0
+	}
+	for rank := range c.size {
+		at := c.shape.offset(plan.In, rank, position)
+		if rank == c.rank {
+			d.src[rank] = unsafe.Add(pointer(k.in), at)
+		} else {
+			d.src[rank] = unsafe.Add(d.src[rank], head+at)
+		}
+	}
+	if k.collective == plan.ReduceScatter {
+		if len(k.out) > 0 {
+			d.dst[0] = pointer(k.out)
+			k.kernel(d.dst[:], d.src, len(k.out)/k.dtype.Size(), k.divisor)
+			d.dst[0] = nil
+		}
+		return
+	}
+	for rank, src := range d.src {
+		to := c.shape.offset(plan.Out, c.rank, rank)
+		fetch(k.out[to:to+k.outCounts[rank]*k.dtype.Size()], src)
+	}
+}
+
+// byMessages makes a rooted v form of messages between the root and the
+// others: each pair knows how long its block is, and nobody need know more.
+func (c *Comm) byMessages(ctx context.Context, k *call) error {
+	x := c.post.own
+	x.call = k.collective
+	defer x.reset()
+	switch {
+	case c.rank != k.root && k.collective == plan.Gather:
+		x.Send(k.in, k.dtype, k.root)
+	case c.rank != k.root:
+		x.Recv(k.out, k.dtype, k.root)
+	default:
+		many, counts, own := k.out, k.outCounts, k.in
+		if k.collective == plan.Scatter {
+			many, counts, own = k.in, k.inCounts, k.out
+		}
+		at := 0
+		for rank, n := range counts {
+			block := many[at:][:n*k.dtype.Size()]
+			at += len(block)
+			switch {
+			case rank != c.rank && k.collective == plan.Gather:
+				x.Recv(block, k.dtype, rank)
+			case rank != c.rank:
+				x.Send(block, k.dtype, rank)
+			case len(block) == 0 || pointer(block) == pointer(own):
+			case k.collective == plan.Gather:
+				move.Bytes(block, own)
+			default:
+				move.Bytes(own, block)
+			}
+		}
+	}
+	if err := x.progress(ctx); err != nil {
+		return c.countError(k, err)
+	}
+	return nil
+}
+
+// countError says of two ranks that met in the same call and with the same
+// type that they disagree in the size.
+func (c *Comm) countError(k *call, err error) error {
+	var m *MismatchError
+	if errors.As(err, &m) && m.Mine.Call == m.Theirs.Call && m.Mine.Type == m.Theirs.Type {
+		return &CountError{Call: k.name(), From: m.Rank, To: c.rank, Sent: m.Theirs.Bytes, Expected: m.Mine.Bytes}
+	}
+	return err
+}
