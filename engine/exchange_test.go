@@ -407,7 +407,7 @@ func TestMessageToNobody(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%v/%v", m.name, send, closes), func(t *testing.T) {
 					j := open(t, m, 3, "", nil, 1)
 					bufs := j.buffers(t, 1<<20, true)
-					want := error(context.DeadlineExceeded)
+					want := context.DeadlineExceeded
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 					if closes {
 						want = link.ErrClosed

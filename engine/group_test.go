@@ -230,7 +230,7 @@ func TestGroupLists(t *testing.T) {
 					var disagreement *engine.GroupError
 					switch {
 					case tt.want == "argument" && !errors.As(err, &argument), tt.want == "group" && !errors.As(err, &disagreement):
-						return fmt.Errorf("%v, want a %s error", err, tt.want)
+						return fmt.Errorf("%w, want a %s error", err, tt.want)
 					case tt.want != "":
 						if group != nil {
 							return errors.New("an error and a group")
@@ -290,7 +290,7 @@ func TestFailureInOneGroup(t *testing.T) {
 				var mismatch *engine.MismatchError
 				if err := bad.AllReduce(ctx, b.Bytes(), b.Bytes(), mem.F32, op); !errors.As(err, &mismatch) {
 					if m.mapped { // elsewhere such calls are not compared
-						return fmt.Errorf("%v, want a MismatchError", err)
+						return fmt.Errorf("%w, want a MismatchError", err)
 					}
 				}
 				if err := b.Free(); err != nil {

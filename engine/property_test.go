@@ -527,7 +527,7 @@ func TestProperty(t *testing.T) {
 			continue
 		}
 		l := newLab(t, m, 1+rng.IntN(9))
-		for range 120 {
+		for i := 0; i < 120 && time.Since(start) < budget; i++ {
 			l.draw(rng)
 			if err := l.run(t, rng); err != nil {
 				t.Fatalf("seed %d, case %d, %s, %d ranks: %v: %v", seed, cases, m.name, len(l.job), &l.next, err)
