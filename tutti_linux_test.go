@@ -207,6 +207,12 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Error("ranks that were killed ended well")
 		}
 	}
+	nothingLeft(t, before)
+}
+
+// nothingLeft waits until nothing is there that was not before.
+func nothingLeft(t *testing.T, before []string) {
+	t.Helper()
 	// Other jobs on the machine come and go; what is ours would stay.
 	suspects := leftovers(t)
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {

@@ -34,7 +34,8 @@ import (
 // the call returns its cause inside a CallError. Ranks that do not agree get a
 // *MismatchError or *CountError, on every rank that can know; only where one
 // of them brings so few bytes that it need not ask the others, and another one
-// more, do they wait for each other until a ctx ends. In a small rooted call
+// more, or one makes a v form and another one does not, do they wait for each
+// other until a ctx ends. In a small rooted call
 // only those can know who need the other's bytes. Where nothing is mapped,
 // ranks compare the v forms only: in other calls, ranks that do not agree get
 // anything.

@@ -188,8 +188,11 @@ func (c *Comm) byMessages(ctx context.Context, k *call) error {
 // type that they disagree in the size.
 func (c *Comm) countError(k *call, err error) error {
 	var m *MismatchError
-	if errors.As(err, &m) && m.Mine.Call == m.Theirs.Call && m.Mine.Type == m.Theirs.Type {
-		return &CountError{Call: k.name(), From: m.Rank, To: c.rank, Sent: m.Theirs.Bytes, Expected: m.Mine.Bytes}
+	if !errors.As(err, &m) || m.Mine.Call != m.Theirs.Call || m.Mine.Type != m.Theirs.Type {
+		return err
 	}
-	return err
+	if sends := (k.collective == plan.Scatter) == (c.rank == k.root); sends {
+		return &CountError{Call: k.name(), From: c.rank, To: m.Rank, Sent: m.Mine.Bytes, Expected: m.Theirs.Bytes}
+	}
+	return &CountError{Call: k.name(), From: m.Rank, To: c.rank, Sent: m.Theirs.Bytes, Expected: m.Mine.Bytes}
 }

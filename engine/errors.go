@@ -48,7 +48,9 @@ func (e *MismatchError) Error() string {
 }
 
 // CountError says that two ranks of a v form disagree about the size of a
-// block that goes from one to the other. Every rank of the call gets it.
+// block that goes from one to the other. Every rank of the call gets it; but in
+// GatherV and ScatterV, where memory is mapped, the receiver of that block, and
+// its sender if the block is too long to be sent ahead.
 type CountError struct {
 	Call           string // "alltoallv"
 	From, To       int    // the ranks; equal ranks, or To -1, where all must know the size

@@ -21,7 +21,8 @@ import (
 // its own until it has run.
 //
 // Between two ranks, messages are matched in the order in which they are
-// sent and received, over all exchanges. Bytes and type must be the same on
+// sent and received, over all exchanges; GatherV and ScatterV, which are made
+// of messages too, have their place in that order. Bytes and type must be the same on
 // both sides. A rank may send to itself, where it receives in the same
 // exchange or the message is short.
 type Exchange struct {
@@ -43,17 +44,6 @@ type message struct {
 	done    int    // bytes sent or received
 	waitFor uint64 // the parcel that the receiver is to take, for the sender
 	at      located
-}
-
-// name is what the message is called where ranks do not agree: send or recv,
-// or the v form that it is part of.
-func (m *message) name(plain string) string { return messageName(plain, m.call) }
-
-func messageName(plain string, of plan.Collective) string {
-	if of == noCollective {
-		return plain
-	}
-	return of.String() + "v"
 }
 
 type messageState uint8
@@ -149,7 +139,6 @@ func (x *Exchange) reset() {
 	for i := range x.ops {
 		x.ops[i].at.letGo()
 	}
-	x.comm.post.pinner.Unpin()
 	clear(x.ops) // the buffers are the caller's
 	x.ops, x.err = x.ops[:0], nil
 }
@@ -157,6 +146,7 @@ func (x *Exchange) reset() {
 // progress moves all messages until all are done.
 func (x *Exchange) progress(ctx context.Context) error {
 	c := x.comm
+	defer c.post.pinner.Unpin()
 	var stop error // why to end, unless one last look shows that a peer did its part
 	for idle := 0; ; {
 		moved, left := false, false
@@ -318,13 +308,16 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 		in.number++
 		what := *parcelIn(line)
 		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) || what.call != uint8(m.call) {
-			r := receipt{sent: what.bytes, sentType: what.dtype, expected: uint64(len(m.buf)), expectedType: uint8(m.dtype)}
+			r := receipt{
+				sent: what.bytes, sentType: what.dtype, sentCall: what.call,
+				expected: uint64(len(m.buf)), expectedType: uint8(m.dtype), expectedCall: uint8(m.call),
+			}
 			if err := p.refuse(m.peer, r); err != nil {
 				return true, err
 			}
 			return true, &MismatchError{
-				Rank: m.peer, Mine: Signature{Call: m.name("recv"), Bytes: len(m.buf), Type: m.dtype, Root: -1},
-				Theirs: Signature{Call: messageName("send", plan.Collective(what.call)), Bytes: int(what.bytes), Type: mem.DType(what.dtype), Root: -1},
+				Rank: m.peer, Mine: messageSignature("recv", r.expectedCall, r.expected, r.expectedType),
+				Theirs: messageSignature("send", r.sentCall, r.sent, r.sentType),
 			}
 		}
 		m.state = messageMoving

@@ -174,8 +174,9 @@ func TestDisagreement(t *testing.T) {
 		e := len(b) / 4 / n
 		return c.AllGatherV(ctx, b[:len(b)/n], o, []int{e, e, e}, mem.F32)
 	}
-	allgather := func(c *engine.Comm, ctx context.Context, b, o []byte) error {
-		return c.AllGather(ctx, b[:len(b)/n], o, mem.F32)
+	alltoallv := func(c *engine.Comm, ctx context.Context, b, o []byte) error {
+		e := len(b) / 4 / n
+		return c.AllToAllV(ctx, b, []int{e, e, e}, o, []int{e, e, e}, mem.F32)
 	}
 	for name, calls := range map[string][2]do{
 		"collective": {sum(mem.F32, mem.Sum), broadcast(0)},
@@ -186,10 +187,10 @@ func TestDisagreement(t *testing.T) {
 		"root two":   {gather(0), gather(1)},
 		"wire":       {over(engine.WireF16), over(engine.WireBF16)},
 		"wire full":  {over(engine.WireFull), over(engine.WireF16)},
-		"form":       {gatherv, allgather},
+		"v forms":    {gatherv, alltoallv},
 	} {
 		for _, size := range []int{96, 1 << 20 / 96 * 96} {
-			if size < 4096 && (name == "form" || name == "wire full") {
+			if size < 4096 && name == "wire full" {
 				continue // one of them asks the others and the other does not
 			}
 			for _, m := range media[:2] {
@@ -220,7 +221,8 @@ func TestDisagreement(t *testing.T) {
 }
 
 // TestCountsThatDisagree are told to every rank, on every medium, also to those
-// between whom they do not travel.
+// between whom they do not travel; but where a form is made of messages, to the
+// receiver.
 func TestCountsThatDisagree(t *testing.T) {
 	const n = 3
 	even := []int{10, 10, 10}
@@ -293,11 +295,42 @@ func TestCountsThatDisagree(t *testing.T) {
 				defer cancel()
 				for r, err := range errorsOf(n, func(r int) error { return tt.calls[r](j[r], ctx, in[r], out[r]) }) {
 					var counts *engine.CountError
+					if m.mapped && (name == "gatherv" || name == "scatterv") && r != tt.want.To {
+						if err != nil {
+							t.Errorf("rank %d: %v", r, err)
+						}
+						continue
+					}
 					if !errors.As(err, &counts) || *counts != tt.want {
 						t.Errorf("rank %d: %v, want %v", r, err, &tt.want)
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestLongBlocksThatDisagree: where a v form is made of messages, the sender is
+// told as well if it has to wait.
+func TestLongBlocksThatDisagree(t *testing.T) {
+	const blocks = 1 << 20
+	for _, m := range media[:2] {
+		j := open(t, m, 2, "", nil, 1)
+		bufs := j.buffers(t, 2*blocks, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		errs := errorsOf(2, func(r int) error {
+			if r == 0 {
+				return j[0].ScatterV(ctx, bufs[0], []int{blocks / 4, blocks / 4}, bufs[0][:blocks], mem.F32, 0)
+			}
+			return j[1].ScatterV(ctx, nil, nil, bufs[1][:blocks-4], mem.F32, 0)
+		})
+		want := engine.CountError{Call: "scatterv", From: 0, To: 1, Sent: blocks, Expected: blocks - 4}
+		for r, err := range errs {
+			var counts *engine.CountError
+			if !errors.As(err, &counts) || *counts != want {
+				t.Errorf("%s: rank %d: %v, want %v", m.name, r, err, &want)
+			}
 		}
 	}
 }

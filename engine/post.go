@@ -75,6 +75,7 @@ const (
 type receipt struct {
 	sent, expected         uint64 // bytes
 	sentType, expectedType uint8
+	sentCall, expectedCall uint8 // as in parcels
 }
 
 // refused is the count of a receiver that takes no more.
@@ -170,10 +171,20 @@ func (o *outgoing) refusal(to int) error {
 		return nil
 	}
 	r := receiptIn(o.taken)
-	side := func(call string, bytes uint64, t uint8) Signature {
-		return Signature{Call: call, Bytes: int(bytes), Type: mem.DType(t), Root: -1}
+	return &MismatchError{
+		Rank: to, Mine: messageSignature("send", r.sentCall, r.sent, r.sentType),
+		Theirs: messageSignature("recv", r.expectedCall, r.expected, r.expectedType),
 	}
-	return &MismatchError{Rank: to, Mine: side("send", r.sent, r.sentType), Theirs: side("recv", r.expected, r.expectedType)}
+}
+
+// messageSignature is one side of a message: send, recv, or the v form that it
+// is part of.
+func messageSignature(plain string, call uint8, bytes uint64, t uint8) Signature {
+	s := Signature{Call: plain, Bytes: int(bytes), Type: mem.DType(t), Root: -1}
+	if of := plan.Collective(call); of != noCollective {
+		s.Call = of.String() + "v"
+	}
+	return s
 }
 
 // parcelIn is the parcel in a line, and inlineIn the room behind it.

@@ -23,7 +23,8 @@ const NoColor = -1
 // A group has counters, scratch and threads of its own: groups that share ranks
 // may work at the same time, each on a goroutine of its own. Buffers of Alloc
 // and Register are good in all of them. A group is closed by its Close, or with
-// the communicator that Init returned.
+// the communicator that Init returned. Others are not told of its Close: a call
+// of the group that needs who has closed it waits until its ctx ends.
 //
 // Errors: as for collectives, and what the medium says where there is no memory
 // for the group; then no rank gets one.
