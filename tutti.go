@@ -102,7 +102,7 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
 		Plan: algo.New, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		FetchByAddress: cfg.Algo == "attach",
-		Cores: cores, Threads: cfg.Threads, Logger: cfg.Logger,
+		Cores:          cores, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,
 	})
 	if err != nil {
