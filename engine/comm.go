@@ -36,6 +36,12 @@ type Config struct {
 	// that results depend neither on the algorithm nor on how ranks are spread.
 	FixedOrder bool
 
+	// FetchByAddress lets receivers fetch long messages of ordinary memory by
+	// address, where the machine permits it, instead of having them passed
+	// through slots. It spares a copy, and costs system calls that have been
+	// slower than that copy wherever we measured.
+	FetchByAddress bool
+
 	// Cores is how many cores the ranks of this machine may use in all, the
 	// same number on all ranks; 0 means GOMAXPROCS.
 	Cores int

@@ -260,7 +260,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 				if m.at.view != nil {
 					m.at.show(m.buf)
 				}
-			} else if c.family.attach && c.fetchFar(len(m.buf)) {
+			} else if c.cfg.FetchByAddress && c.family.attach {
 				what.kind = parcelFar
 				pin(&p.pinner, m.buf, 0)
 			}
@@ -373,10 +373,6 @@ func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
 	}
 	return nil
 }
-
-// fetchFar reports whether a message of ordinary memory is better fetched by
-// address than passed through slots.
-func (c *Comm) fetchFar(bytes int) bool { return bytes >= 64<<10 }
 
 // copyBytes copies src to the start of dst.
 func copyBytes(dst, src []byte) {

@@ -70,12 +70,13 @@ const (
 // scratch in use together should fit, down to a least tile. 16 MiB is half of
 // the last-level cache of the machine that was measured.
 const (
-	directTile    = 4 << 20
-	stagedTile    = 128 << 10
-	stagedLeast   = 16 << 10
-	stagedScratch = 16 << 20
-	putTile       = 64 << 10
-	depth         = 4
+	directTile     = 4 << 20
+	stagedTile     = 128 << 10
+	stagedLeast    = 16 << 10
+	broadcastLeast = 32 << 10
+	stagedScratch  = 16 << 20
+	putTile        = 64 << 10
+	depth          = 4
 )
 
 // algorithms holds the name of every algorithm for every collective, so that
@@ -192,6 +193,11 @@ func staged(r Request) Choice {
 		chunks = 1
 	}
 	tile := stagedTile
+	if r.Collective == plan.Broadcast {
+		// One rank copies in while the others copy out: a message of few tiles
+		// would not overlap.
+		tile = min(stagedTile, max(broadcastLeast, r.Bytes/4))
+	}
 	for tile > stagedLeast && r.Ranks*chunks*depth*tile > stagedScratch {
 		tile /= 2
 	}
