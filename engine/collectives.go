@@ -5,7 +5,6 @@ import (
 
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
-	"github.com/tutti-go/tutti/tune"
 )
 
 // The collectives. What holds for all of them:
@@ -193,16 +192,15 @@ func (c *Comm) call(ctx context.Context, k call) error {
 // again makes a small call of which the last of its kind has left everything
 // but the buffers.
 func (c *Comm) again(ctx context.Context, n *knock, send, recv []byte) error {
-	name := n.collective.String()
 	if c.worker != nil {
-		if err := c.settle(ctx, name); err != nil {
+		if err := c.settle(ctx, n.name); err != nil {
 			return err
 		}
 	}
-	if err := c.begin(name); err != nil {
+	if err := c.begin(n.name); err != nil {
 		return err
 	}
-	return c.exit(name, c.door.call(ctx, c.waiters, n, send, recv))
+	return c.exit(n.name, c.door.call(ctx, c.waiters, n, send, recv))
 }
 
 // Describe tells which medium and algorithm a call would take whose blocks
@@ -213,8 +211,11 @@ func (c *Comm) Describe(collective plan.Collective, bytes int, registered bool) 
 	}
 	k := call{collective: collective, block: bytes}
 	r := c.request(&k)
-	r.MappedData = c.mapped && registered
+	if r.Blind = c.mapped; r.Blind {
+		if choice := c.choose(&k, r); choice.Algo != "" {
+			return c.family.fabric.Medium(), choice.Algo
+		}
+	}
+	r.Blind, r.MappedData = false, c.mapped && registered
 	return c.family.fabric.Medium(), c.choose(&k, r).Algo
 }
-
-var _ tune.Choice

@@ -121,6 +121,8 @@ func (p *payloads) add(payload []byte, mine bool) {
 // knock is a call of the door as far as it is the same from call to call.
 type knock struct {
 	collective plan.Collective
+	name       string
+	rooted     bool
 	root       int
 	dtype      mem.DType
 	op         mem.Op
@@ -146,7 +148,7 @@ const (
 // knockOf says how a call would use the door.
 func (c *Comm) knockOf(k *call) knock {
 	n := knock{
-		collective: k.collective, root: k.root, dtype: k.dtype, op: k.op,
+		collective: k.collective, name: k.name(), rooted: k.collective.Rooted(), root: k.root, dtype: k.dtype, op: k.op,
 		send: len(k.in), recv: len(k.out), inPlace: c.inPlace(k),
 		stamp: stampOf(k), kernel: k.kernel, block: k.block, divisor: k.divisor,
 		payload: payloadBytes(k.collective, k.block, c.size),
@@ -190,9 +192,13 @@ func (n *knock) matches(send, recv []byte, t mem.DType, op mem.Op, root int) boo
 
 // call takes a call through the door. waiters are by rank.
 func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, recv []byte) error {
-	l, p, err := d.open(ctx, waiters, n.payload, n.collective.Rooted())
-	if err != nil {
-		return err
+	l := d.next()
+	p := &l.payloads
+	if n.payload > len(p.mine) || d.entered+doorLines-1 < d.calls {
+		var err error
+		if p, err = d.room(ctx, waiters, l, n.payload, n.rooted); err != nil {
+			return err
+		}
 	}
 	if n.shows {
 		move.Bytes(p.mine, send)
@@ -212,18 +218,27 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	// Our own input is read where it came from: the copy is on its way to the
 	// peers, and to read it would call it back.
 	p.at[d.own] = pointer(send)
-	d.take(n, p.at, send, recv)
+	if n.collective == plan.AllReduce { // the call in which a few nanoseconds count most
+		d.dst[0] = pointer(recv)
+		n.kernel(d.dst[:], p.at, n.count, n.divisor)
+		d.dst[0] = nil
+	} else {
+		d.take(n, p.at, recv)
+	}
 	p.at[d.own] = nil
 	return nil
 }
 
-// open begins the next call: it returns the line, and where to show a payload
-// of so many bytes, once nobody reads there any more.
-func (d *door) open(ctx context.Context, waiters []link.Waiter, payload int, rooted bool) (*line, *payloads, error) {
+// next begins a call, and returns its line.
+func (d *door) next() *line {
 	d.calls++
-	number := d.calls
-	l := &d.lines[number%doorLines]
-	p := &l.payloads
+	return &d.lines[d.calls%doorLines]
+}
+
+// room returns where to show a payload of so many bytes in this call, once
+// nobody reads there any more.
+func (d *door) room(ctx context.Context, waiters []link.Waiter, l *line, payload int, rooted bool) (*payloads, error) {
+	number, p := d.calls, &l.payloads
 	free := uint64(0) // once all have entered this call, nobody reads the line
 	if number > doorLines {
 		free = number - doorLines + 1
@@ -240,9 +255,9 @@ func (d *door) open(ctx context.Context, waiters []link.Waiter, payload int, roo
 		d.used[slot] = number
 	}
 	if d.entered < free {
-		return l, p, d.reuse(ctx, waiters, free)
+		return p, d.reuse(ctx, waiters, free)
 	}
-	return l, p, nil
+	return p, nil
 }
 
 // raise shows what is in the line and the slot.
@@ -261,12 +276,17 @@ func (d *door) raise(l *line, s stamp) {
 
 // meetAll is meet with every other rank.
 func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
-	for rank := range l.counters {
+	for rank, c := range l.counters {
 		if rank == d.own {
 			continue
 		}
-		if err := d.meet(ctx, waiters, l, s, rank); err != nil {
+		if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 			return err
+		}
+		if theirs := *stampIn(c); theirs != s {
+			if err := differs(rank, s, theirs); err != nil {
+				return err
+			}
 		}
 	}
 	d.entered = d.calls
@@ -279,10 +299,15 @@ func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, s stamp
 	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 		return err
 	}
-	if theirs := *stampIn(c); theirs != s && (theirs^s)&^stampLocal != 0 {
-		return &MismatchError{Rank: rank, Mine: s.signature(), Theirs: theirs.signature()}
+	return differs(rank, s, *stampIn(c))
+}
+
+// differs holds a rank to the same call.
+func differs(rank int, mine, theirs stamp) error {
+	if (theirs^mine)&^stampLocal == 0 {
+		return nil
 	}
-	return nil
+	return &MismatchError{Rank: rank, Mine: mine.signature(), Theirs: theirs.signature()}
 }
 
 // reuse waits until all peers have entered the call free. It asks for a few
@@ -305,10 +330,8 @@ func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free uint64) er
 }
 
 // take computes this rank's output from the payloads.
-func (d *door) take(n *knock, at []unsafe.Pointer, send, recv []byte) {
+func (d *door) take(n *knock, at []unsafe.Pointer, recv []byte) {
 	switch n.collective {
-	case plan.AllReduce:
-		d.reduce(n, at, recv)
 	case plan.Reduction:
 		if d.own == n.root {
 			d.reduce(n, at, recv)

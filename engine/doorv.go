@@ -33,7 +33,8 @@ func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
 		payload, s = 0, s|stampLarge
 	}
 	// All use the same slot, whatever they bring.
-	l, p, err := d.open(ctx, c.waiters, slotBytes, false)
+	l := d.next()
+	p, err := d.room(ctx, c.waiters, l, slotBytes, false)
 	if err != nil {
 		return false, err
 	}
@@ -145,13 +146,22 @@ func (c *Comm) takeVector(k *call, head int) {
 	}
 }
 
-// byMessages makes a rooted v form of messages between the root and the
-// others: each pair knows how long its block is, and nobody need know more.
+// byMessages makes a rooted call of messages between the root and the others.
+// In a v form each pair knows how long its block is, and nobody need know more.
+// Otherwise it is for calls of middling size: a rank that has sent what it has
+// to send need not wait for the others.
 func (c *Comm) byMessages(ctx context.Context, k *call) error {
 	x := c.post.own
 	x.call = k.collective
 	defer x.reset()
 	switch {
+	case c.rank == k.root && k.collective == plan.Broadcast:
+		for rank := range c.size {
+			if rank != c.rank {
+				x.Send(k.in, k.dtype, rank)
+			}
+		}
+		fetch(k.out, pointer(k.in))
 	case c.rank != k.root && k.collective == plan.Gather:
 		x.Send(k.in, k.dtype, k.root)
 	case c.rank != k.root:
@@ -162,9 +172,13 @@ func (c *Comm) byMessages(ctx context.Context, k *call) error {
 			many, counts, own = k.in, k.inCounts, k.out
 		}
 		at := 0
-		for rank, n := range counts {
-			block := many[at:][:n*k.dtype.Size()]
-			at += len(block)
+		for rank := range c.size {
+			bytes := k.block
+			if counts != nil {
+				bytes = counts[rank] * k.dtype.Size()
+			}
+			block := many[at:][:bytes]
+			at += bytes
 			switch {
 			case rank != c.rank && k.collective == plan.Gather:
 				x.Recv(block, k.dtype, rank)

@@ -38,6 +38,12 @@ const (
 	doorSlots = 8
 	slotBytes = tune.OneShotBytes
 
+	// A load that follows a store to an address with the same low 12 bits
+	// waits for it. Buffers mostly begin on a page; so slots do not, nor do
+	// they all lie alike in theirs.
+	slotStart  = 1152
+	slotStride = slotBytes + 640
+
 	scratchBytes = 8 << 20
 	pageBytes    = 4096
 )
@@ -56,7 +62,7 @@ func layoutFor(ranks int) layout {
 	l.mirrors = take(ranks*link.CounterBytes, link.LineBytes)
 	l.notices = take(2*ranks*l.noticeBytes, link.LineBytes)
 	l.lines = take(doorLines*link.CounterBytes, link.LineBytes)
-	l.slots = take(doorSlots*slotBytes, pageBytes)
+	l.slots = take(slotStart+doorSlots*slotStride, pageBytes) + slotStart
 	l.post = take(postBytes(ranks), pageBytes)
 	l.scratch = take(scratchBytes, pageBytes)
 	l.bytes = at
@@ -81,7 +87,7 @@ func (l *layout) lineIn(control []byte, number int) *link.Counter {
 
 // slotIn is one of the door's slots in a rank's control region.
 func (l *layout) slotIn(control []byte, number int) []byte {
-	return control[l.slots+number*slotBytes:][:slotBytes]
+	return control[l.slots+number*slotStride:][:slotBytes]
 }
 
 // notice is what a rank says about a call before it arrives. Its writer is the

@@ -70,6 +70,8 @@ const (
 // scratch in use together should fit, down to a least tile. 16 MiB is half of
 // the last-level cache of the machine that was measured.
 const (
+	messageBytes = 64 << 10
+
 	directTile     = 4 << 20
 	stagedTile     = 128 << 10
 	stagedLeast    = 16 << 10
@@ -108,6 +110,16 @@ func (r *Request) shown() int {
 	return r.Bytes
 }
 
+// middling: too large for the door, and so small that it is worth more that
+// ranks do not wait for each other than that they share the work.
+func (r *Request) middling(shown, limit int) bool {
+	switch r.Collective {
+	case plan.Broadcast, plan.Gather, plan.Scatter:
+		return !r.Uneven && shown > limit && r.Bytes <= messageBytes
+	}
+	return false
+}
+
 // Choose picks algorithm and tiles for r.
 func Choose(r Request) Choice {
 	if !r.MappedScratch {
@@ -125,7 +137,7 @@ func Choose(r Request) Choice {
 		return Choice{}
 	case r.Coded:
 		return staged(r)
-	case r.Uneven && r.Blind && r.Collective.Rooted():
+	case r.Uneven && r.Blind && r.Collective.Rooted(), r.Blind && r.middling(shown, limit):
 		return r.choice("messages", 0, 0)
 	case r.Uneven && r.Blind: // where what is shown turns out to be little
 		return r.choice("oneshot", OneShotBytes, 2)

@@ -37,6 +37,12 @@ func TestChoicesCanRun(t *testing.T) {
 			}
 			continue
 		}
+		if c.IsMessages() { // no plan
+			if !r.Blind || !r.MappedScratch || !r.Collective.Rooted() || r.Collective.Reduces() {
+				t.Errorf("%+v: messages", r)
+			}
+			continue
+		}
 		p, err := algo.New(c.Algo, r.Ranks, 0)
 		if err != nil {
 			t.Errorf("%+v: %v", r, err)
@@ -60,7 +66,7 @@ func TestBlindAgrees(t *testing.T) {
 			continue
 		}
 		blind := Choose(r)
-		if blind.Algo == "" {
+		if blind.Algo == "" || blind.IsMessages() { // which all take, and nobody asks again
 			continue
 		}
 		for _, data := range []bool{false, true} {
