@@ -184,7 +184,7 @@ func needsMapping(name string, m medium, n int, registered, attach bool) bool {
 		panic(err)
 	}
 	reach := p.Reach()
-	return !m.mapped && !reach.PutOnly() || reach.PeerData && !registered && !(attach && reach.AttachOnly())
+	return !m.mapped && !reach.PutOnly() || reach.PeerData && !registered && (!attach || !reach.AttachOnly())
 }
 
 func (j job) checkSum(t *testing.T, size int, registered, inPlace, refused bool) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/internal/spin"
@@ -438,5 +437,3 @@ func (c *Comm) RecvAsync(ctx context.Context, buf []byte, t mem.DType, from int)
 	x.Recv(buf, t, from)
 	return x.RunAsync(ctx)
 }
-
-var _ unsafe.Pointer

@@ -146,6 +146,7 @@ func (c *Comm) agreeOnAttach(ctx context.Context, ex Exchanger) error {
 		if len(blob) > 0 {
 			c.family.attach = false
 			c.family.attachErr = fmt.Errorf("rank %d: %s", rank, blob)
+			c.log.Info("ranks cannot copy each other's ordinary memory by address; it is staged", "rank", c.rank, "cause", c.family.attachErr)
 			break
 		}
 	}

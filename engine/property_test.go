@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -251,7 +250,7 @@ func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	switch {
 	case choice.IsOneShot() && (!l.medium.mapped || tr.vector || payload > tune.OneShotBytes):
 	case !l.medium.mapped && !reach.PutOnly():
-	case reach.PeerData && !registered && !(reach.AttachOnly() && l.attach):
+	case reach.PeerData && !registered && (!reach.AttachOnly() || !l.attach):
 	default:
 		return name
 	}
@@ -544,5 +543,3 @@ func TestProperty(t *testing.T) {
 		}
 	}
 }
-
-var _ = slices.Contains[[]int]

@@ -26,7 +26,7 @@ func (r *registration) use(b, view []byte, head, tail int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if inner := len(b) - head - tail; r.users == 0 && inner > 0 &&
-		!(same(&b[head], &view[head]) && same(&b[head+inner-1], &view[head+inner-1])) {
+		(!same(&b[head], &view[head]) || !same(&b[head+inner-1], &view[head+inner-1])) {
 		return false
 	}
 	r.users++

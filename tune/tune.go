@@ -222,7 +222,7 @@ func For(algo string, r Request) Choice {
 	c := Choose(r)
 	forced := Choice{Algo: algo}
 	switch {
-	case c.Algo == algo && !(r.Uneven && r.Blind):
+	case c.Algo == algo && (!r.Uneven || !r.Blind):
 		return c
 	case r.Blind && (!forced.IsOneShot() || r.Uneven || r.Coded || r.shown() > OneShotBytes):
 		return Choice{}
