@@ -32,9 +32,19 @@ func region(t *testing.T, pages int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))) }) // all that is left of it
+	t.Cleanup(func() { // all that is left of it; the rest may belong to another thread by now
+		for i := 0; i < len(b); i += pageBytes {
+			page := unsafe.Pointer(&b[i])
+			if _, gone := unmapped.LoadAndDelete(uintptr(page)); !gone {
+				_ = unix.MunmapPtr(page, pageBytes)
+			}
+		}
+	})
 	return b
 }
+
+// unmapped holds the pages that tests have unmapped under a region.
+var unmapped sync.Map
 
 func single(t *testing.T) *Fabric {
 	t.Helper()
@@ -369,6 +379,9 @@ func TestReleaseOfWhatIsGone(t *testing.T) {
 	unmap := func(t *testing.T, b []byte) {
 		if err := unix.MunmapPtr(unsafe.Pointer(&b[0]), uintptr(len(b))); err != nil {
 			t.Fatal(err)
+		}
+		for i := 0; i < len(b); i += pageBytes {
+			unmapped.Store(uintptr(unsafe.Pointer(&b[i])), true)
 		}
 	}
 	replace := func(t *testing.T, b []byte) {
