@@ -36,7 +36,7 @@ func region(t *testing.T, pages int) []byte {
 		for i := 0; i < len(b); i += pageBytes {
 			page := unsafe.Pointer(&b[i])
 			if _, gone := unmapped.LoadAndDelete(uintptr(page)); !gone {
-				_ = unix.MunmapPtr(page, pageBytes)
+				_ = unix.MunmapPtr(page, uintptr(pageBytes))
 			}
 		}
 	})
