@@ -279,6 +279,7 @@ func TestAdoptRefuses(t *testing.T) {
 	if err := unix.MunmapPtr(unsafe.Pointer(&hole[3*pageBytes]), uintptr(pageBytes)); err != nil {
 		t.Fatal(err)
 	}
+	unmapped.Store(uintptr(unsafe.Pointer(&hole[3*pageBytes])), true)
 	half := region(t, pages)
 	if err := unix.Mprotect(half[(pages-1)*pageBytes:], unix.PROT_READ); err != nil {
 		t.Fatal(err)
