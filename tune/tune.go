@@ -64,14 +64,15 @@ const (
 	blindBytesCrowded = 8 << 10
 )
 
+// messageBytes is up to where a rooted call is made of messages.
+const messageBytes = 64 << 10
+
 // Tile sizes. Direct plans stream through main memory and need tiles only to
 // look at deadlines now and then. Staged plans live from tiles that stay in
 // the cache between the rank that writes them and the one that reads them: all
 // scratch in use together should fit, down to a least tile. 16 MiB is half of
 // the last-level cache of the machine that was measured.
 const (
-	messageBytes = 64 << 10
-
 	directTile     = 4 << 20
 	stagedTile     = 128 << 10
 	stagedLeast    = 16 << 10
