@@ -15,10 +15,10 @@ import (
 // only way to a few hundred nanoseconds. It computes what the plans named
 // oneshot state.
 //
-// Each rank has eight lines, each that of a counter with 56 bytes behind the
-// count, and eight slots for payloads that are too large for those. To call, a
-// rank copies what it contributes, if anything, into a line or slot, its stamp
-// into the line, and raises the counter there to the number of the call; a
+// Each rank has a ring of lines, each that of a counter with 56 bytes behind the
+// count; an annex to each for larger payloads of rooted calls; and eight slots
+// for all other payloads. To call, a rank copies what it contributes, if
+// anything, into a line, annex or slot, its stamp into the line, and raises the counter there to the number of the call; a
 // small payload thus arrives with the count, in one cache line. It then waits
 // for the ranks whose payloads it needs, and copies or reduces them, in rank
 // order, into its output; its own it takes from the caller. There is no second
@@ -52,6 +52,7 @@ type door struct {
 type line struct {
 	counters []*link.Counter
 	payloads
+	annex payloads
 }
 
 // payloads are places for the inputs of a call, by rank.
@@ -100,6 +101,7 @@ func newDoor(l *layout, controls [][]byte, own int) door {
 			c := l.lineIn(control, i)
 			line.counters = append(line.counters, c)
 			line.add(c.Data[stampBytes:], rank == own)
+			line.annex.add(l.annexIn(control, i), rank == own)
 		}
 	}
 	for i := range d.slots {
@@ -135,6 +137,7 @@ type knock struct {
 	block   int // bytes of a block
 	divisor int
 	payload int // the most bytes that a rank shows
+	annex   bool
 	shows   bool
 	// needs is the rank whose payload this one needs, or one of the two below.
 	needs int
@@ -154,6 +157,7 @@ func (c *Comm) knockOf(k *call) knock {
 		payload: payloadBytes(k.collective, k.block, c.size),
 		shows:   len(k.in) > 0, needs: needsAll,
 	}
+	n.annex = inAnnex(n.payload, n.rooted)
 	if k.collective != plan.Barrier {
 		n.count = k.block / k.dtype.Size()
 	}
@@ -194,6 +198,9 @@ func (n *knock) matches(send, recv []byte, t mem.DType, op mem.Op, root int) boo
 func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, recv []byte) error {
 	l := d.next()
 	p := &l.payloads
+	if n.annex {
+		p = &l.annex
+	}
 	if n.payload > len(p.mine) || d.entered+doorLines-1 < d.calls {
 		var err error
 		if p, err = d.room(ctx, waiters, l, n.payload, n.rooted); err != nil {
@@ -239,26 +246,41 @@ func (d *door) next() *line {
 // nobody reads there any more.
 func (d *door) room(ctx context.Context, waiters []link.Waiter, l *line, payload int, rooted bool) (*payloads, error) {
 	number, p := d.calls, &l.payloads
+	ahead := uint64(doorLines / 2)
 	free := uint64(0) // once all have entered this call, nobody reads the line
 	if number > doorLines {
 		free = number - doorLines + 1
 	}
-	if payload > len(p.mine) {
+	switch {
+	case payload <= len(p.mine):
+	case inAnnex(payload, rooted):
+		p = &l.annex
+	default:
 		slot := number % 2 // two are enough where all wait for all, and stay in the cache
 		if rooted {
 			slot = number % doorSlots
 		}
 		p = &d.slots[slot]
-		if d.used[slot] > 0 {
-			free = max(free, d.used[slot]+1)
+		if d.used[slot] > 0 && d.used[slot] >= free {
+			free, ahead = d.used[slot]+1, doorSlots/2
 		}
 		d.used[slot] = number
 	}
 	if d.entered < free {
-		return p, d.reuse(ctx, waiters, free)
+		return p, d.reuse(ctx, waiters, free, ahead)
 	}
 	return p, nil
 }
+
+// inAnnex reports whether a payload goes to the annex of its line: that of a
+// rooted call, whose ranks may be far apart. Where all wait for all, two slots
+// in turn stay in the cache.
+func inAnnex(payload int, rooted bool) bool {
+	return rooted && payload > lineBytes && payload <= annexBytes
+}
+
+// lineBytes is the room for a payload in a line.
+const lineBytes = link.LineBytes - 8 - stampBytes
 
 // raise shows what is in the line and the slot.
 func (d *door) raise(l *line, s stamp) {
@@ -313,8 +335,8 @@ func differs(rank int, mine, theirs stamp) error {
 // reuse waits until all peers have entered the call free. It asks for a few
 // calls more, so that it need not ask each time; a peer never waits for a rank
 // that is behind it by so many.
-func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free uint64) error {
-	enough := min(free+doorLines/2-1, d.calls-1)
+func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free, ahead uint64) error {
+	enough := min(free+ahead-1, d.calls-1)
 	enough = max(enough, free)
 	l := &d.lines[enough%doorLines]
 	for rank, c := range l.counters {

@@ -26,6 +26,7 @@ func TestControlLayout(t *testing.T) {
 			{"mirrors", l.mirrors, ranks * link.CounterBytes},
 			{"notices", l.notices, 2 * ranks * l.noticeBytes},
 			{"lines", l.lines, doorLines * link.CounterBytes},
+			{"annexes", l.annexes, doorLines * annexStride},
 			{"slots", l.slots, doorSlots * slotStride},
 			{"post", l.post, postBytes(ranks)},
 			{"scratch", l.scratch, scratchBytes},

@@ -19,8 +19,8 @@ type modelCall struct {
 type modelRank struct {
 	calls, entered uint64
 	used           [doorSlots]uint64
-	counters       [doorLines]uint64
-	stamps         [doorLines]uint64
+	counters       [modelLines]uint64
+	stamps         [modelLines]uint64
 	slots          [doorSlots]uint64
 	todo           []func(m *model) (done bool, err error) // of the present call
 }
@@ -40,22 +40,23 @@ func (m *model) steps(rank int) []func(*model) (bool, error) {
 	d.calls++
 	number := d.calls
 	k := &m.row[number-1]
-	line, slot := number%doorLines, number%2
+	line, slot := number%modelLines, number%2
 	if k.rooted {
 		slot = number % doorSlots
 	}
 	var steps []step
 	do := func(f func()) { steps = append(steps, func(*model) (bool, error) { f(); return true, nil }) }
 	until := func(peer int, call uint64) {
-		steps = append(steps, func(m *model) (bool, error) { return m.ranks[peer].counters[call%doorLines] >= call, nil })
+		steps = append(steps, func(m *model) (bool, error) { return m.ranks[peer].counters[call%modelLines] >= call, nil })
 	}
+	ahead := uint64(modelLines / 2)
 	free := uint64(0)
-	if number > doorLines {
-		free = number - doorLines + 1
+	if number > modelLines {
+		free = number - modelLines + 1
 	}
 	if k.slot {
-		if d.used[slot] > 0 {
-			free = max(free, d.used[slot]+1)
+		if d.used[slot] > 0 && d.used[slot] >= free {
+			free, ahead = d.used[slot]+1, doorSlots/2
 		}
 		d.used[slot] = number
 	}
@@ -64,7 +65,7 @@ func (m *model) steps(rank int) []func(*model) (bool, error) {
 	}
 	entered := d.entered
 	if entered < free {
-		enough := max(free, min(free+doorLines/2-1, number-1))
+		enough := max(free, min(free+ahead-1, number-1))
 		for peer := range m.ranks {
 			if peer != rank {
 				until(peer, enough)
@@ -78,8 +79,8 @@ func (m *model) steps(rank int) []func(*model) (bool, error) {
 	}
 	do(func() { d.stamps[line] = number })
 	do(func() { d.counters[line] = number })
-	if entered+doorLines-1+m.earlyTouch > number {
-		do(func() { d.stamps[(number+1)%doorLines] = 0 })
+	if entered+modelLines-1+m.earlyTouch > number {
+		do(func() { d.stamps[(number+1)%modelLines] = 0 })
 	}
 	var reads []step
 	for peer := range m.ranks {

@@ -237,7 +237,17 @@ func (p *post) step(ctx context.Context, m *message) (moved bool, err error) {
 
 // eagerBytes is up to where a message that could be fetched is copied instead,
 // so that its sender need not wait.
-const eagerBytes = 8 << 10
+const (
+	eagerBytes        = 8 << 10
+	eagerBytesCrowded = 64 << 10 // where waiting means giving the core away
+)
+
+func (c *Comm) eager() int {
+	if c.crowded {
+		return eagerBytesCrowded
+	}
+	return eagerBytes
+}
 
 func (p *post) stepSend(m *message) (moved bool, err error) {
 	c, o := p.comm, &p.out[m.peer]
@@ -252,7 +262,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 			return true, err
 		}
 		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype), call: uint8(m.call)}
-		if m.state == messageNew && len(m.buf) > eagerBytes && m.peer != c.rank && c.mapped {
+		if m.state == messageNew && len(m.buf) > c.eager() && m.peer != c.rank && c.mapped {
 			m.at = c.family.locate(m.buf)
 			if what.region, what.at = m.at.notice(m.buf); what.region != 0 {
 				what.kind = parcelMapped

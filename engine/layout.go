@@ -17,8 +17,10 @@ import (
 //	                calls and where its buffers are. Where memory is mapped a
 //	                rank writes its own and the others read it there; where
 //	                not, each rank puts its own into every peer's region
-//	door lines      eight counters of the small-message door, used in turn
-//	door slots      eight, for payloads that a line has no room for
+//	door lines      counters of the small-message door, used in turn
+//	door annexes    one for each line, for payloads of rooted calls that it has
+//	                no room for
+//	door slots      eight, for all other payloads
 //	post            what send and receive use, see post.go
 //	scratch         what plans call Scratch
 //
@@ -26,23 +28,28 @@ import (
 // reader and never two: it enters call k+1 only after call k, which no rank
 // leaves before all have entered it, that is, have left call k-1.
 type layout struct {
-	ranks                          int
-	mirrors, notices, lines, slots int // offsets
-	post, scratch                  int
-	noticeBytes                    int // of one notice, with its rows
-	bytes                          int // of the whole region
+	ranks                                   int
+	mirrors, notices, lines, annexes, slots int // offsets
+	post, scratch                           int
+	noticeBytes                             int // of one notice, with its rows
+	bytes                                   int // of the whole region
 }
 
 const (
-	doorLines = 8
-	doorSlots = 8
-	slotBytes = tune.OneShotBytes
+	// So many calls a rank may be ahead that waits for nobody, such as the
+	// root of a broadcast: where ranks share a core, each turn on it then
+	// serves many calls.
+	doorLines  = 128
+	annexBytes = 2 << 10
+	doorSlots  = 8
+	slotBytes  = tune.OneShotBytes
 
 	// A load that follows a store to an address with the same low 12 bits
 	// waits for it. Buffers mostly begin on a page; so slots do not, nor do
 	// they all lie alike in theirs.
-	slotStart  = 1152
-	slotStride = slotBytes + 640
+	annexStride = annexBytes + link.LineBytes
+	slotStart   = 1152
+	slotStride  = slotBytes + 640
 
 	scratchBytes = 8 << 20
 	pageBytes    = 4096
@@ -62,6 +69,7 @@ func layoutFor(ranks int) layout {
 	l.mirrors = take(ranks*link.CounterBytes, link.LineBytes)
 	l.notices = take(2*ranks*l.noticeBytes, link.LineBytes)
 	l.lines = take(doorLines*link.CounterBytes, link.LineBytes)
+	l.annexes = take(doorLines*annexStride, link.LineBytes)
 	l.slots = take(slotStart+doorSlots*slotStride, pageBytes) + slotStart
 	l.post = take(postBytes(ranks), pageBytes)
 	l.scratch = take(scratchBytes, pageBytes)
@@ -83,6 +91,11 @@ func (l *layout) notice(rank int, call uint64) int {
 // lineIn is one of the door's lines in a rank's control region.
 func (l *layout) lineIn(control []byte, number int) *link.Counter {
 	return link.CounterAt(control[l.lines+number*link.CounterBytes:])
+}
+
+// annexIn is the annex of one of them.
+func (l *layout) annexIn(control []byte, number int) []byte {
+	return control[l.annexes+number*annexStride:][:annexBytes]
 }
 
 // slotIn is one of the door's slots in a rank's control region.
