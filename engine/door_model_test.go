@@ -8,7 +8,11 @@ import (
 
 // The door once more, as a machine of small steps that a schedule interleaves:
 // door.call without bytes. What a rank shows is the number of the call; a rank
-// that reads another number has read too late or too early.
+// that reads another number has read too late or too early. The ring of lines is
+// shorter than the door's, so that short rows of calls go round it; an annex
+// belongs to its line and needs no rule of its own.
+
+const modelLines = 8
 
 type modelCall struct {
 	rooted, slot bool // in a slot, not in the line
