@@ -430,6 +430,10 @@ func TestGroupsLeakNothing(t *testing.T) {
 					return b.Free()
 				})
 			}
+			rounds := rounds
+			if m.name == "shm" && !testing.Short() {
+				rounds = 1000
+			}
 			cycle(warm)
 			before := traces(t)
 			cycle(rounds)
