@@ -121,6 +121,7 @@ func newLab(t *testing.T, m medium, n int) *lab {
 		c, err := engine.New(t.Context(), engine.Config{
 			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Choose: choose,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
+			FetchByAddress: n%2 == 0, // both ways of long messages
 		})
 		l.job[r] = c
 		return err
