@@ -64,7 +64,8 @@ type Comm struct {
 	fabricRanks []int
 	cfg         Config
 	log         *slog.Logger
-	crowded     bool // more ranks than cores
+	crowded     bool        // more ranks than cores
+	crowd       *link.Crowd // nil unless crowded, and without mapped memory
 	threads     int
 
 	failures   failures
@@ -159,8 +160,15 @@ func newComm(cfg Config, rank, size int) *Comm {
 
 // start makes what calls need, once the control regions are connected.
 func (c *Comm) start() {
+	if c.crowded && c.mapped {
+		seats := make([]*link.Seat, c.size)
+		for rank, control := range c.controls {
+			seats[rank] = c.layout.seatIn(control)
+		}
+		c.crowd = link.NewCrowd(c.rank, seats)
+	}
 	for rank := range c.waiters {
-		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank]}
+		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank], Crowd: c.crowd}
 	}
 	c.own = progressIn(c.control.Bytes())
 	for rank := range c.size {

@@ -298,6 +298,7 @@ func (d *door) raise(l *line, s stamp) {
 
 // meetAll is meet with every other rank.
 func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
+	waiters[d.own].Crowd.At(l.counters, d.calls)
 	for rank, c := range l.counters {
 		if rank == d.own {
 			continue
@@ -318,6 +319,7 @@ func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s st
 // meet waits for a rank, and holds it to the same call.
 func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, s stamp, rank int) error {
 	c := l.counters[rank]
+	waiters[rank].Crowd.At(l.counters, d.calls)
 	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 		return err
 	}
@@ -339,6 +341,7 @@ func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free, ahead uin
 	enough := min(free+ahead-1, d.calls-1)
 	enough = max(enough, free)
 	l := &d.lines[enough%doorLines]
+	waiters[d.own].Crowd.At(l.counters, enough)
 	for rank, c := range l.counters {
 		if rank == d.own {
 			continue

@@ -23,6 +23,7 @@ func TestControlLayout(t *testing.T) {
 			name      string
 			at, bytes int
 		}{
+			{"seat", l.seat, link.SeatBytes},
 			{"mirrors", l.mirrors, ranks * link.CounterBytes},
 			{"notices", l.notices, 2 * ranks * l.noticeBytes},
 			{"lines", l.lines, doorLines * link.CounterBytes},

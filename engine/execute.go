@@ -47,6 +47,7 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 			}
 			progress := base + plan.Arrived + uint64(i)*p.stride + uint64(j) + 1
 			c.own.Raise(progress)
+			c.crowd.At(c.seen, progress)
 			for _, rank := range a.notify {
 				if err := c.notify(rank, progress); err != nil {
 					return err

@@ -11,6 +11,7 @@ import (
 // that belongs to the communicator itself. Its parts, in this order:
 //
 //	progress        the counter that says how far the rank is
+//	seat            where it says on which core it runs
 //	mirrors         a counter for each rank: that rank's progress, which it
 //	                raises here where the medium maps nothing
 //	notices         two for each rank, used by even and odd calls: what it
@@ -28,11 +29,11 @@ import (
 // reader and never two: it enters call k+1 only after call k, which no rank
 // leaves before all have entered it, that is, have left call k-1.
 type layout struct {
-	ranks                                   int
-	mirrors, notices, lines, annexes, slots int // offsets
-	post, scratch                           int
-	noticeBytes                             int // of one notice, with its rows
-	bytes                                   int // of the whole region
+	ranks                                int
+	seat, mirrors, notices               int // offsets
+	lines, annexes, slots, post, scratch int
+	noticeBytes                          int // of one notice, with its rows
+	bytes                                int // of the whole region
 }
 
 const (
@@ -66,6 +67,7 @@ func layoutFor(ranks int) layout {
 		return from
 	}
 	l.noticeBytes = (int(unsafe.Sizeof(notice{})) + 2*ranks*8 + link.LineBytes - 1) / link.LineBytes * link.LineBytes
+	l.seat = take(link.SeatBytes, link.LineBytes)
 	l.mirrors = take(ranks*link.CounterBytes, link.LineBytes)
 	l.notices = take(2*ranks*l.noticeBytes, link.LineBytes)
 	l.lines = take(doorLines*link.CounterBytes, link.LineBytes)
@@ -79,6 +81,9 @@ func layoutFor(ranks int) layout {
 
 // progressIn is a rank's progress in its control region.
 func progressIn(control []byte) *link.Counter { return link.CounterAt(control) }
+
+// seatIn is a rank's seat in its control region.
+func (l *layout) seatIn(control []byte) *link.Seat { return link.SeatAt(control[l.seat:]) }
 
 // mirror is the offset of the mirror of a rank's progress.
 func (l *layout) mirror(rank int) int { return l.mirrors + rank*link.CounterBytes }

@@ -19,6 +19,7 @@ func (c *Comm) meet(ctx context.Context, k *call) error {
 	if err := c.arrive(); err != nil {
 		return err
 	}
+	c.crowd.At(c.seen, c.base+plan.Arrived)
 	for rank, seen := range c.seen {
 		if rank == c.rank {
 			continue

@@ -21,7 +21,8 @@ type Patience struct {
 // tens of microseconds is the fastest and costs nobody anything; but nothing
 // promises that the ranks are pinned, so the core is offered after that. With
 // fewer cores, each poll is stolen from the very rank that is waited for, and
-// the core is offered at once. Offering it is cheap where nobody takes it.
+// the core is offered at once, unless a Crowd knows better. Offering it is
+// cheap where nobody takes it.
 func PatienceFor(ranks, cores int) Patience {
 	if ranks <= cores {
 		return Patience{Polls: 2000, Yields: 2000, Nap: 5 * time.Millisecond}
@@ -29,11 +30,23 @@ func PatienceFor(ranks, cores int) Patience {
 	return Patience{Polls: 20, Yields: 2000, Nap: 5 * time.Millisecond}
 }
 
+// crowdPolls is how often a rank of a Crowd looks before it gives away a core
+// that nobody is known to need: about as long as it takes to change between
+// two processes, so that it never loses more than twice what the better choice
+// would have cost.
+const crowdPolls = 1000
+
+// densePolls is how many looks come without a pause between: a pause takes
+// about as long as a line's way between two cores, and a rank that is late by
+// one pause makes the others late in turn.
+const densePolls = 1001
+
 // Waiter waits for counters on behalf of one communicator. It may be shared
-// by several goroutines.
+// by several goroutines if it has no Crowd.
 type Waiter struct {
 	Patience
 	Fault *Fault
+	Crowd *Crowd // nil where every rank has a core, or it is not known who shares one
 }
 
 // Wait returns when c has reached v. It returns early with the first fault,
@@ -47,16 +60,8 @@ func (w *Waiter) Wait(ctx context.Context, c *Counter, v uint64) error {
 }
 
 func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
-	for i := 0; i < w.Polls; i++ {
-		if c.value.Load() >= v {
-			return nil
-		}
-		// Dense looks at first: a pause takes about as long as a line's way
-		// between two cores, and a rank that is late by one pause makes the
-		// others late in turn.
-		if i > 1000 {
-			spin.Pause(1)
-		}
+	if w.poll(c, v) {
+		return nil
 	}
 	for i := 0; i < w.Yields; i++ {
 		if err := w.interrupted(ctx, c, v); err != nil || c.value.Load() >= v {
@@ -69,6 +74,9 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 		} else {
 			spin.Yield()
 		}
+		if w.Crowd != nil && w.poll(c, v) {
+			return nil
+		}
 	}
 	for c.value.Load() < v {
 		if err := w.interrupted(ctx, c, v); err != nil {
@@ -77,6 +85,26 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 		c.sleep(v, w.Nap)
 	}
 	return nil
+}
+
+// poll looks at a counter for as long as the core is better kept than given
+// away, and reports whether it has reached v.
+func (w *Waiter) poll(c *Counter, v uint64) bool {
+	polls := w.Polls
+	if w.Crowd != nil {
+		if polls = crowdPolls; w.Crowd.neighbourBehind() {
+			polls = 1
+		}
+	}
+	for i := range polls {
+		if c.value.Load() >= v {
+			return true
+		}
+		if i >= densePolls {
+			spin.Pause(1)
+		}
+	}
+	return false
 }
 
 // interrupted returns why the wait must end without its count, if it must. It
