@@ -64,21 +64,26 @@ func (x *Exchange) Send(buf []byte, t mem.DType, to int) { x.add("send", buf, t,
 func (x *Exchange) Recv(buf []byte, t mem.DType, from int) { x.add("recv", buf, t, from, true) }
 
 func (x *Exchange) add(name string, buf []byte, t mem.DType, peer int, recv bool) {
-	bad := func(format string, args ...any) {
+	if err := x.comm.checkMessage(name, buf, t, peer); err != nil {
 		if x.err == nil {
-			x.err = &ArgumentError{name, fmt.Sprintf(format, args...)}
+			x.err = err
 		}
+		return
 	}
+	x.ops = append(x.ops, message{buf: buf, dtype: t, peer: peer, recv: recv, call: x.call})
+}
+
+// checkMessage refuses what cannot be a message.
+func (c *Comm) checkMessage(name string, buf []byte, t mem.DType, peer int) error {
 	switch {
-	case peer < 0 || peer >= x.comm.size:
-		bad("rank %d is not among %d ranks", peer, x.comm.size)
+	case peer < 0 || peer >= c.size:
+		return &ArgumentError{name, fmt.Sprintf("rank %d is not among %d ranks", peer, c.size)}
 	case !t.Valid():
-		bad("unknown element type %v", t)
+		return &ArgumentError{name, fmt.Sprintf("unknown element type %v", t)}
 	case len(buf)%t.Size() != 0:
-		bad("%d bytes are not a whole number of %v elements of %d bytes", len(buf), t, t.Size())
-	default:
-		x.ops = append(x.ops, message{buf: buf, dtype: t, peer: peer, recv: recv, call: x.call})
+		return &ArgumentError{name, fmt.Sprintf("%d bytes are not a whole number of %v elements of %d bytes", len(buf), t, t.Size())}
 	}
+	return nil
 }
 
 // check finds buffers that overlap where they may not: one that is received
@@ -203,7 +208,6 @@ func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	c := x.comm
 	patience := c.waiters[0].Patience
 	if rounds <= patience.Polls {
-		spin.Pause(1)
 		return nil
 	}
 	for i := range x.ops {
@@ -255,7 +259,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 		return p.fetched(m)
 	}
 	for m.state == messageNew || m.done < len(m.buf) {
-		if !o.free() {
+		if !p.free(m.peer) {
 			return moved, nil
 		}
 		if err := o.refusal(m.peer); err != nil {
@@ -316,6 +320,7 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 		moved = true
 		in.number++
 		what := *parcelIn(line)
+		p.out[m.peer].heard(&what)
 		if what.bytes != uint64(len(m.buf)) || what.dtype != uint8(m.dtype) || what.call != uint8(m.call) {
 			r := receipt{
 				sent: what.bytes, sentType: what.dtype, sentCall: what.call,
@@ -388,62 +393,4 @@ func copyBytes(dst, src []byte) {
 	if len(src) > 0 {
 		move.Bytes(dst[:len(src)], src)
 	}
-}
-
-// ready refuses a message beside a call: the exchange of single messages may
-// be that call's.
-func (c *Comm) ready(ctx context.Context) error {
-	if err := c.settle(ctx, "exchange"); err != nil {
-		return err
-	}
-	if c.calling {
-		return ErrBusy
-	}
-	return nil
-}
-
-// Send sends len(buf) bytes of elements of type t to rank to. A message that
-// is short, or has to be copied anyway, may be on its way when Send returns;
-// otherwise Send returns when the receiver has it. Two ranks that both send
-// before they receive may deadlock; SendRecv and Exchange cannot.
-func (c *Comm) Send(ctx context.Context, buf []byte, t mem.DType, to int) error {
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	c.post.own.Send(buf, t, to)
-	return c.post.own.run(ctx)
-}
-
-// Recv fills buf with the next message from rank from.
-func (c *Comm) Recv(ctx context.Context, buf []byte, t mem.DType, from int) error {
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	c.post.own.Recv(buf, t, from)
-	return c.post.own.run(ctx)
-}
-
-// SendRecv sends to one rank and receives from another, or the same, at once.
-func (c *Comm) SendRecv(ctx context.Context, send []byte, to int, recv []byte, from int, t mem.DType) error {
-	if err := c.ready(ctx); err != nil {
-		return err
-	}
-	c.post.own.Send(send, t, to)
-	c.post.own.Recv(recv, t, from)
-	return c.post.own.run(ctx)
-}
-
-// SendAsync is Send, asynchronously. It holds up the calls issued after it
-// until it is done; use an Exchange for sends that wait for each other.
-func (c *Comm) SendAsync(ctx context.Context, buf []byte, t mem.DType, to int) (Work, error) {
-	x := c.NewExchange()
-	x.Send(buf, t, to)
-	return x.RunAsync(ctx)
-}
-
-// RecvAsync is Recv, asynchronously, and holds up later calls as SendAsync does.
-func (c *Comm) RecvAsync(ctx context.Context, buf []byte, t mem.DType, from int) (Work, error) {
-	x := c.NewExchange()
-	x.Recv(buf, t, from)
-	return x.RunAsync(ctx)
 }

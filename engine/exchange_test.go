@@ -251,6 +251,51 @@ func TestSendReturnsEarly(t *testing.T) {
 	}
 }
 
+// TestSenderWhoNeverLooks: what a receiver tells in messages that its sender
+// has not asked for yet is heard all the same, so the sender is not held up.
+func TestSenderWhoNeverLooks(t *testing.T) {
+	const messages = 200
+	for _, m := range media {
+		for _, each := range []int{1, 2, 3, 5, 25} { // rank 1 sends one for so many that it receives
+			t.Run(fmt.Sprintf("%s/%d", m.name, each), func(t *testing.T) {
+				j := open(t, m, 2, "", nil, 1)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				const back = 8 // as many as rank 0 need not take
+				onEveryRank(t, 2, func(r int) error {
+					buf := make([]byte, 100)
+					if r == 0 {
+						for i := range messages {
+							if err := j[0].Send(ctx, buf, mem.U8, 1); err != nil {
+								return fmt.Errorf("message %d: %w", i, err)
+							}
+						}
+						for range back {
+							if err := j[0].Recv(ctx, buf, mem.U8, 1); err != nil {
+								return err
+							}
+						}
+						return nil
+					}
+					sent := 0
+					for i := range messages {
+						if err := j[1].Recv(ctx, buf, mem.U8, 0); err != nil {
+							return fmt.Errorf("message %d: %w", i, err)
+						}
+						if i%each == each-1 && sent < back {
+							sent++
+							if err := j[1].Send(ctx, buf, mem.U8, 0); err != nil {
+								return err
+							}
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
 // TestLongSendWaits until the message has been fetched.
 func TestLongSendWaits(t *testing.T) {
 	j := open(t, media[0], 2, "", nil, 1)

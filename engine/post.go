@@ -19,20 +19,24 @@ import (
 //
 //	s  waits until d has taken parcel p-8, writes slot and line, raises the
 //	   line's counter to p
-//	d  waits for the counter, reads, and says in s's control region how many
-//	   parcels it has taken: every fourth time, and when s waits for it
+//	d  waits for the counter, reads, and tells s how many parcels it has taken:
+//	   in each parcel of its own to s, and by a counter in s's control region
+//	   when four have gone untold, or s waits for it
 //
 // One writer each: s writes its lines and slots at d, d the counter of what it
-// has taken at s. A message is one parcel that holds it, or several that hold
+// has taken at s. What d has told in a parcel s finds when it takes that
+// parcel, or when it has no room and looks through those that have come; so
+// what is told once is never lost on one that only sends. A message is one parcel that holds it, or several that hold
 // it one slot after the other, or one that says where it lies, for d to fetch:
 // s then waits until that parcel is taken. Messages of a pair are matched in
 // order.
 type post struct {
-	comm *Comm
-	out  []outgoing    // by receiver
-	in   []incoming    // by sender
-	own  *Exchange     // of Send, Recv and SendRecv
-	line *link.Counter // what a line is to be, where it is put
+	comm  *Comm
+	out   []outgoing    // by receiver
+	in    []incoming    // by sender
+	own   *Exchange     // of Send, Recv and SendRecv
+	short int           // bytes of the longest message that is sure to be one parcel
+	line  *link.Counter // what a line is to be, where it is put
 	// pinner holds the buffers whose addresses peers have been told.
 	pinner runtime.Pinner
 }
@@ -56,7 +60,8 @@ type parcel struct {
 	dtype  uint8
 	kind   uint8
 	call   uint8 // the collective that it is part of, or noCollective
-	_      [5]uint8
+	_      uint8
+	taken  uint32 // the last parcel that its sender has taken of the receiver's
 }
 
 // noCollective is the call of a message that is part of none.
@@ -84,7 +89,7 @@ const refused = math.MaxUint64
 // outgoing is the stream to a receiver, as its sender sees it.
 type outgoing struct {
 	number uint64                   // of the last parcel
-	known  uint64                   // taken, when last looked at
+	known  uint64                   // taken, as far as this rank has heard
 	taken  *link.Counter            // here; the receiver raises it
 	lines  [postLines]*link.Counter // at the receiver, if mapped
 	slots  [postLines][]byte
@@ -94,6 +99,7 @@ type outgoing struct {
 // incoming is the stream from a sender, as its receiver sees it.
 type incoming struct {
 	number uint64 // of the last parcel taken
+	told   uint64 // of those, how many the sender has been told
 	lines  [postLines]*link.Counter
 	slots  [postLines][]byte
 	taken  *link.Counter // at the sender, if mapped
@@ -124,7 +130,10 @@ func postSlotAt(i, ranks int) int {
 
 func newPost(c *Comm) post {
 	n := c.size
-	p := post{comm: c, out: make([]outgoing, n), in: make([]incoming, n), line: new(link.Counter)}
+	p := post{
+		comm: c, out: make([]outgoing, n), in: make([]incoming, n), line: new(link.Counter),
+		short: min(c.eager(), postSlotBytes(n)),
+	}
 	room := func(control []byte, peer int) []byte {
 		return control[c.layout.post+peer*streamBytes(n):][:streamBytes(n)]
 	}
@@ -151,16 +160,37 @@ func newPost(c *Comm) post {
 	return p
 }
 
-// free reports whether the next parcel of the stream may be written.
-func (o *outgoing) free() bool {
-	return o.hasTaken(o.number+1, postLines)
+// free reports whether the next parcel to a rank may be written.
+func (p *post) free(to int) bool {
+	o := &p.out[to]
+	if o.hasTaken(o.number+1, postLines) {
+		return true
+	}
+	// The word may be in a parcel that nobody here has asked for yet.
+	in := &p.in[to]
+	for number := in.number + 1; number <= in.number+postLines; number++ {
+		line := in.lines[number%postLines]
+		if line.Load() < number {
+			break
+		}
+		o.heard(parcelIn(line))
+	}
+	return o.known+postLines >= o.number+1
+}
+
+// heard takes note of what a parcel from the receiver tells.
+func (o *outgoing) heard(what *parcel) {
+	// The low half is enough: the two are never more than a few apart.
+	if news := int32(what.taken - uint32(o.known)); news > 0 && o.known != refused {
+		o.known += uint64(news)
+	}
 }
 
 // hasTaken reports whether the receiver has taken all parcels up to number,
 // but for the last few. Where it has refused one it has.
 func (o *outgoing) hasTaken(number, few uint64) bool {
 	if o.known < refused && o.known+few < number {
-		o.known = o.taken.Load()
+		o.known = max(o.known, o.taken.Load())
 	}
 	return o.known == refused || o.known+few >= number
 }
@@ -197,8 +227,9 @@ func receiptIn(c *link.Counter) *receipt { return (*receipt)(unsafe.Pointer(&c.D
 // send writes the next parcel to a receiver, with what belongs into its line
 // or slot. The stream must be free.
 func (p *post) send(to int, what parcel, data []byte) error {
-	o := &p.out[to]
+	o, in := &p.out[to], &p.in[to]
 	o.number++
+	what.taken, in.told = uint32(in.number), in.number
 	i := int(o.number % postLines)
 	short := what.kind == parcelHere && what.bytes <= uint64(inlineBytes)
 	if line := o.lines[i]; line != nil {
@@ -209,6 +240,11 @@ func (p *post) send(to int, what parcel, data []byte) error {
 			copyBytes(o.slots[i], data)
 		}
 		line.Raise(o.number)
+		if o.known+postLines > o.number {
+			// As in the door: a write that means nothing fetches the next line.
+			// The receiver has taken what it last held.
+			parcelIn(o.lines[(o.number+1)%postLines]).at = 0
+		}
 		return nil
 	}
 	c := p.comm
@@ -232,9 +268,10 @@ func (p *post) send(to int, what parcel, data []byte) error {
 // that it waits for.
 func (p *post) took(from int, now bool) error {
 	in := &p.in[from]
-	if !now && in.number%postTakeEach != 0 {
+	if !now && in.number-in.told < postTakeEach {
 		return nil
 	}
+	in.told = in.number
 	if in.taken != nil {
 		in.taken.Raise(in.number)
 		return nil
