@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/tutti-go/tutti/internal/cpu"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
@@ -45,6 +46,10 @@ type Config struct {
 	// Cores is how many cores the ranks of this machine may use in all, the
 	// same number on all ranks; 0 means GOMAXPROCS.
 	Cores int
+	// CacheBytes is how much of what a call moves stays in the cache that the
+	// ranks share: the results of larger calls are written past it. 0 means what
+	// the machine tells of its last cache, or 32 MiB.
+	CacheBytes int
 	// Threads reduce for this rank when a message is large; 0 means cores
 	// divided by ranks, at least one.
 	Threads int
@@ -112,6 +117,9 @@ type Comm struct {
 	worker   *worker // runs asynchronous calls; nil until there is one
 }
 
+// usualCacheBytes is the last cache of a machine that does not tell.
+const usualCacheBytes = 32 << 20
+
 // collectives is how many there are; the barrier is the last.
 const collectives = int(plan.Barrier) + 1
 
@@ -120,6 +128,12 @@ const collectives = int(plan.Barrier) + 1
 func New(ctx context.Context, cfg Config) (*Comm, error) {
 	if cfg.Cores <= 0 {
 		cfg.Cores = runtime.GOMAXPROCS(0)
+	}
+	if cfg.CacheBytes <= 0 {
+		cfg.CacheBytes = usualCacheBytes
+		if bytes, err := cpu.CacheBytes(); err == nil {
+			cfg.CacheBytes = bytes
+		}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

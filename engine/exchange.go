@@ -346,7 +346,7 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 			m.done += copy(rest, inlineIn(line))
 		default:
 			n := min(int(what.part), len(in.slots[i]), len(rest))
-			copyBytes(rest[:n], in.slots[i][:n])
+			p.comm.copyFor(m)(rest[:n], in.slots[i][:n])
 			m.done += n
 		}
 		if err := p.took(m.peer, what.kind != parcelHere); err != nil {
@@ -372,13 +372,14 @@ func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
 	} else if c.copiers[m.peer] == nil {
 		return fmt.Errorf("rank %d offers memory by address, which this rank cannot reach: %w", m.peer, link.ErrRange)
 	}
+	way := c.copyFor(m)
 	for from := 0; from < len(m.buf); from += fetchBytes {
 		if err := c.interrupted(ctx); err != nil {
 			return err
 		}
 		part := m.buf[from:min(from+fetchBytes, len(m.buf))]
 		if there != nil {
-			move.Bytes(part, there[from:][:len(part)])
+			way(part, there[from:][:len(part)])
 			continue
 		}
 		if err := c.copiers[m.peer].ReadFrom(part, uintptr(what.at)+uintptr(from)); err != nil {
@@ -386,6 +387,15 @@ func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
 		}
 	}
 	return nil
+}
+
+// copyFor is how a message gets to where it is received: past the cache if the
+// ranks, should all be sending and receiving as much, use more than it holds.
+func (c *Comm) copyFor(m *message) func(dst, src []byte) {
+	if 2*len(m.buf)*c.size > c.cfg.CacheBytes {
+		return move.Stream
+	}
+	return move.Bytes
 }
 
 // copyBytes copies src to the start of dst.

@@ -32,7 +32,7 @@ func (l *letter) content() []byte {
 }
 
 // letterSizes are around the borders of inline, eager, slot and stream.
-var letterSizes = []int{0, 1, 8, 23, 24, 25, 48, 4096, 8191, 8192, 8193, 32 << 10, 32<<10 + 1, 65536, 300_001}
+var letterSizes = []int{0, 1, 8, 23, 24, 25, 48, 4096, 8191, 8192, 8193, 32 << 10, 65536, 128 << 10, 128<<10 + 1, 300_001}
 
 func drawLetters(rng *rand.Rand, n, most int) []letter {
 	letters := make([]letter, rng.IntN(most))
@@ -331,13 +331,13 @@ func TestExchangeMismatch(t *testing.T) {
 				{{8, mem.F32}, {16, mem.F32}},
 				{{8, mem.F32}, {8, mem.I32}},
 				{{8 << 10, mem.F32}, {0, mem.F32}},
-				{{1 << 20, mem.F32}, {8, mem.F32}},
-				{{1 << 20, mem.F32}, {1 << 20, mem.F64}},
-				{{400_000, mem.F32}, {1 << 20, mem.F32}},
+				{{2 << 20, mem.F32}, {8, mem.F32}},
+				{{2 << 20, mem.F32}, {2 << 20, mem.F64}},
+				{{1_400_000, mem.F32}, {2 << 20, mem.F32}},
 			} {
 				t.Run(fmt.Sprintf("%s/%v/%v", m.name, registered, sides), func(t *testing.T) {
 					j := open(t, m, 3, "", nil, 1)
-					bufs := j.buffers(t, 1<<20, registered)
+					bufs := j.buffers(t, 2<<20, registered)
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 					defer cancel()
 					errs := errorsOf(2, func(r int) error {
@@ -351,8 +351,8 @@ func TestExchangeMismatch(t *testing.T) {
 						mismatch.Mine != sig("recv", sides[1]) || mismatch.Theirs != sig("send", sides[0]) {
 						t.Errorf("the receiver: %v", errs[1])
 					}
-					// 256 KiB are what the slots between two ranks hold.
-					if sides[0].bytes <= 256<<10 {
+					// 1 MiB is what the slots between two ranks hold.
+					if sides[0].bytes <= 1<<20 {
 						if errs[0] != nil {
 							t.Errorf("the sender of a short message: %v", errs[0])
 						}
@@ -451,7 +451,7 @@ func TestMessageToNobody(t *testing.T) {
 			for _, closes := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%v/%v", m.name, send, closes), func(t *testing.T) {
 					j := open(t, m, 3, "", nil, 1)
-					bufs := j.buffers(t, 1<<20, true)
+					bufs := j.buffers(t, 2<<20, true)
 					want := context.DeadlineExceeded
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 					if closes {

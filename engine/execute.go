@@ -97,8 +97,10 @@ func (c *Comm) perform(p *program, k *call, a *action, t int) error {
 		c.performCoded(k, a, bytes, divisor)
 	case a.reduces:
 		c.team.reduce(k.kernel, a.dstAt, a.srcAt, bytes, k.dtype.Size(), divisor)
+	case a.way == stream:
+		spread(move.Stream, a.dstAt, a.srcAt[0], bytes)
 	default:
-		spread(a.dstAt, a.srcAt[0], bytes)
+		spread(move.Bytes, a.dstAt, a.srcAt[0], bytes)
 	}
 	return nil
 }
@@ -108,7 +110,7 @@ func (c *Comm) perform(p *program, k *call, a *action, t int) error {
 const spreadBytes = 128 << 10
 
 // spread copies bytes to every destination that is not where they lie already.
-func spread(dsts []unsafe.Pointer, src unsafe.Pointer, bytes int) {
+func spread(copyTo func(dst, src []byte), dsts []unsafe.Pointer, src unsafe.Pointer, bytes int) {
 	each := bytes
 	if len(dsts) > 1 {
 		each = spreadBytes
@@ -117,7 +119,7 @@ func spread(dsts []unsafe.Pointer, src unsafe.Pointer, bytes int) {
 		part := unsafe.Slice((*byte)(unsafe.Add(src, from)), min(each, bytes-from))
 		for _, dst := range dsts {
 			if dst != src { // in place, a chunk is where it belongs already
-				move.Bytes(unsafe.Slice((*byte)(unsafe.Add(dst, from)), len(part)), part)
+				copyTo(unsafe.Slice((*byte)(unsafe.Add(dst, from)), len(part)), part)
 			}
 		}
 	}

@@ -44,8 +44,8 @@ type post struct {
 const (
 	postLines    = 8
 	postTakeEach = postLines / 2
-	postAll      = 4 << 20  // bytes of slots for all senders together,
-	postSlotMost = 32 << 10 // within these limits for one slot
+	postAll      = 4 << 20   // bytes of slots for all senders together,
+	postSlotMost = 128 << 10 // within these limits for one slot
 	postSlotMin  = 4 << 10
 	inlineBytes  = link.LineBytes - 8 - int(unsafe.Sizeof(parcel{}))
 )

@@ -38,6 +38,7 @@ type program struct {
 	// Of the present call. Buffers are indexed by buffer*ranks+rank.
 	pieceUnit int
 	tiles     int
+	streams   bool             // the call moves more than the cache holds
 	bases     []unsafe.Pointer // where each begins, as far as it is mapped here
 	addresses []uintptr        // and where it is in its rank's memory, if it is far
 	far       []bool           // reached by address only
@@ -68,6 +69,7 @@ type way uint8
 
 const (
 	loadStore way = iota
+	stream        // past the cache
 	put           // into a peer's scratch over the link
 	readFar       // out of a peer's ordinary memory, by address
 	writeFar      // into it
@@ -303,6 +305,8 @@ func (p *program) wayOf(a *action) way {
 		return readFar
 	case a.peer >= 0 && p.far[a.dsts[0].base]:
 		return writeFar
+	case p.streams && !a.reduces && !a.dsts[0].scratch:
+		return stream
 	}
 	return loadStore
 }

@@ -121,7 +121,8 @@ func newLab(t *testing.T, m medium, n int) *lab {
 		c, err := engine.New(t.Context(), engine.Config{
 			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Choose: choose,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
-			FetchByAddress: n%2 == 0, // both ways of long messages
+			FetchByAddress: n%2 == 0,  // both ways of long messages
+			CacheBytes:     128 << 10, // results stay in the cache, or go past it
 		})
 		l.job[r] = c
 		return err

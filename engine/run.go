@@ -167,6 +167,7 @@ func (c *Comm) fits(p *program, r tune.Request) error {
 func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.pieceUnit = k.wire.unit()
 	p.tiles = p.tilesFor(c.shape.largest)
+	p.streams = c.mapped && c.footprint() > c.cfg.CacheBytes
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
@@ -195,6 +196,21 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 		a.way = p.wayOf(a)
 	}
 	return nil
+}
+
+// footprint is how many bytes the buffers of all ranks take in the present
+// call, which all have given notice of.
+func (c *Comm) footprint() int {
+	total := 0
+	for rank := range c.size {
+		n := c.noticeOf(rank)
+		bytes := n.inBytes + n.outBytes
+		if n.inRegion == n.outRegion && n.inAt < n.outAt+n.outBytes && n.outAt < n.inAt+n.inBytes { // in place
+			bytes = max(n.inBytes, n.outBytes)
+		}
+		total += int(bytes)
+	}
+	return total
 }
 
 // bindPeer points the program at the buffers that a peer gave notice of: where

@@ -1,5 +1,5 @@
 // Package cpu tells which cores this process may use and how much of them,
-// how much memory there is for it, and pins it to a core.
+// how much memory and cache there is for it, and pins it to a core.
 package cpu
 
 import (
@@ -103,6 +103,30 @@ func memAvailable(fsys fs.FS) (uint64, error) {
 		return 0, fmt.Errorf("available memory: %w", ErrUnknown)
 	}
 	return uint64(available), nil
+}
+
+// CacheBytes is the size of the last cache before memory: the one that the
+// first core reaches, which others may share.
+func CacheBytes() (int, error) { return cacheBytes(root) }
+
+func cacheBytes(fsys fs.FS) (int, error) {
+	dirs, _ := fs.Glob(fsys, "sys/devices/system/cpu/cpu0/cache/index*")
+	last, bytes := 0.0, 0
+	for _, dir := range dirs {
+		level, ok := readNumber(fsys, path.Join(dir, "level"))
+		if !ok || level <= last {
+			continue
+		}
+		text, _ := fs.ReadFile(fsys, path.Join(dir, "size"))
+		size, found := strings.CutSuffix(strings.TrimSpace(string(text)), "K")
+		if kib, err := strconv.Atoi(size); found && err == nil && kib > 0 {
+			last, bytes = level, kib<<10
+		}
+	}
+	if bytes == 0 {
+		return 0, fmt.Errorf("size of the last cache: %w", ErrUnknown)
+	}
+	return bytes, nil
 }
 
 // Model is the processor's name.

@@ -52,6 +52,25 @@ func TestCgroupCores(t *testing.T) {
 	}
 }
 
+func TestCacheBytes(t *testing.T) {
+	const dir = "sys/devices/system/cpu/cpu0/cache/index"
+	files := map[string]string{
+		dir + "0/level": "1\n", dir + "0/size": "48K\n",
+		dir + "3/level": "3\n", dir + "3/size": "32768K\n",
+		dir + "2/level": "2\n", dir + "2/size": "1024K\n",
+	}
+	if got, err := cacheBytes(tree(files)); got != 32<<20 || err != nil {
+		t.Errorf("three levels: %d, %v", got, err)
+	}
+	files[dir+"3/size"] = "lots"
+	if got, err := cacheBytes(tree(files)); got != 1<<20 || err != nil {
+		t.Errorf("the last not told: %d, %v", got, err)
+	}
+	if got, err := cacheBytes(tree(nil)); err == nil {
+		t.Errorf("nothing told: %d", got)
+	}
+}
+
 func TestMemAvailable(t *testing.T) {
 	files := map[string]string{"proc/meminfo": "MemTotal:  900 kB\nMemAvailable:    500 kB\n"}
 	if got, err := memAvailable(tree(files)); got != 500<<10 || err != nil {

@@ -8,6 +8,8 @@
 // 99 against 33 GB/s for 32 KiB).
 package move
 
+import "unsafe"
+
 // stringMoveBytes is where the string move's start-up cost has paid off.
 const stringMoveBytes = 1024
 
@@ -19,4 +21,24 @@ func Bytes(dst, src []byte) {
 		return
 	}
 	copy(dst, src)
+}
+
+const lineBytes = 64
+
+// Stream is Bytes for a destination that nobody reads soon, or that will have
+// left the cache by then. It writes past the cache where the processor can:
+// lines that are to be overwritten whole need not be fetched from memory, and
+// what is of use stays in the cache. With 256 MiB through slots that is 60 per
+// cent faster (measured on Zen 5).
+func Stream(dst, src []byte) {
+	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % lineBytes)
+	lines := (len(src) - head) / lineBytes
+	if !haveStreamLines || lines <= 0 {
+		Bytes(dst, src)
+		return
+	}
+	copy(dst[:head], src)
+	streamLines(&dst[head:][:lines*lineBytes][0], &src[head], lines)
+	done := head + lines*lineBytes
+	copy(dst[done:len(src)], src[done:])
 }

@@ -11,3 +11,11 @@ var haveStringMove = cpu.X86.HasERMS
 //
 //go:noescape
 func stringMove(dst, src *byte, n int)
+
+const haveStreamLines = true
+
+// streamLines copies whole lines to dst, which begins on one, past the cache.
+// What it wrote is visible before any later store.
+//
+//go:noescape
+func streamLines(dst, src *byte, lines int)

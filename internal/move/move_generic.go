@@ -5,3 +5,7 @@ package move
 const haveStringMove = false
 
 func stringMove(_, _ *byte, _ int) {}
+
+const haveStreamLines = false
+
+func streamLines(_, _ *byte, _ int) {}
