@@ -167,7 +167,9 @@ func (c *Comm) fits(p *program, r tune.Request) error {
 func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.pieceUnit = k.wire.unit()
 	p.tiles = p.tilesFor(c.shape.largest)
-	p.streams = c.mapped && c.footprint() > c.cfg.CacheBytes
+	// While the cache holds most of it, what stays there saves more than is
+	// lost by fetching what is overwritten.
+	p.streams = c.mapped && c.footprint() > c.cfg.CacheBytes/2*3
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
