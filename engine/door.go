@@ -188,6 +188,9 @@ func payloadBytes(c plan.Collective, block, ranks int) int {
 	return block
 }
 
+// made reports whether there has been such a call.
+func (n *knock) made() bool { return n.name != "" }
+
 // matches reports whether a call is the one that n was made for.
 func (n *knock) matches(send, recv []byte, t mem.DType, op mem.Op, root int) bool {
 	return n.count != 0 && len(send) == n.send && len(recv) == n.recv &&
