@@ -44,6 +44,7 @@ type door struct {
 	own     int               // our rank
 	lines   [doorLines]line
 	slots   [doorSlots]payloads
+	shown   *payloads // what ranks that have just met show each other
 	dst     [1]unsafe.Pointer
 	src     []unsafe.Pointer // by rank
 }
@@ -239,6 +240,42 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	return nil
 }
 
+// meetShowing is how ranks meet that may find that the door is all they need: a
+// rank whose buffers cannot be mapped shows its payload along. shown says that
+// all have; then what they showed may be taken. Ranks all of whose buffers are
+// mapped show nothing, so if some are and some not, nothing is gained.
+func (d *door) meetShowing(ctx context.Context, waiters []link.Waiter, k *call, reachable bool) (shown bool, err error) {
+	l, s := d.next(), stampOf(k)
+	p, err := d.room(ctx, waiters, l, slotBytes, false)
+	if err != nil {
+		return false, err
+	}
+	own := s | stampLarge
+	if !reachable {
+		if own = s | stampSlot; len(k.in) > 0 {
+			move.Bytes(p.mine, k.in)
+		}
+	}
+	d.raise(l, own)
+	if err := d.meetAll(ctx, waiters, l, s); err != nil || reachable {
+		return false, err
+	}
+	for rank, c := range l.counters {
+		if rank != d.own && *stampIn(c)&stampSlot == 0 {
+			return false, nil
+		}
+	}
+	d.shown = p
+	return true, nil
+}
+
+// takeShown is the rest of a call whose ranks have met so.
+func (d *door) takeShown(n *knock, send, recv []byte) {
+	d.shown.at[d.own] = pointer(send)
+	d.take(n, d.shown.at, recv)
+	d.shown.at[d.own], d.shown = nil, nil
+}
+
 // next begins a call, and returns its line.
 func (d *door) next() *line {
 	d.calls++
@@ -360,6 +397,8 @@ func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free, ahead uin
 // take computes this rank's output from the payloads.
 func (d *door) take(n *knock, at []unsafe.Pointer, recv []byte) {
 	switch n.collective {
+	case plan.AllReduce:
+		d.reduce(n, at, recv)
 	case plan.Reduction:
 		if d.own == n.root {
 			d.reduce(n, at, recv)

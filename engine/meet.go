@@ -12,12 +12,17 @@ import (
 
 // meet gives notice of a call, waits until every rank has, and compares. When
 // it returns all ranks know the same about each other: what they bring and
-// whether it can be mapped.
-func (c *Comm) meet(ctx context.Context, k *call) error {
+// whether it can be mapped. shown says that all payloads are in the door's
+// slots.
+func (c *Comm) meet(ctx context.Context, k *call) (shown bool, err error) {
 	c.met++
 	c.writeNotice(k)
+	if c.fitsDoor(k) {
+		c.shape.uniform(k.block)
+		return c.door.meetShowing(ctx, c.waiters, k, c.reachable(c.rank))
+	}
 	if err := c.arrive(); err != nil {
-		return err
+		return false, err
 	}
 	c.crowd.At(c.seen, c.base+plan.Arrived)
 	for rank, seen := range c.seen {
@@ -25,10 +30,10 @@ func (c *Comm) meet(ctx context.Context, k *call) error {
 			continue
 		}
 		if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return c.compare(k)
+	return false, c.compare(k)
 }
 
 // arrive tells everybody that this rank has entered the call.
@@ -64,7 +69,7 @@ func (c *Comm) writeNotice(k *call) {
 	c.in, c.out = c.family.locate(k.in), c.family.locate(k.out)
 	n.inRegion, n.inAt = c.in.notice(k.in)
 	n.outRegion, n.outAt = c.out.notice(k.out)
-	if c.family.attach {
+	if c.cfg.FetchByAddress && c.family.attach {
 		pin(&c.pinner, k.in, n.inRegion)
 		pin(&c.pinner, k.out, n.outRegion)
 	}
@@ -159,12 +164,18 @@ func (c *Comm) allReachable() bool {
 		return false
 	}
 	for rank := range c.size {
-		n := c.noticeOf(rank)
-		if n.inRegion == 0 && n.inBytes != 0 || n.outRegion == 0 && n.outBytes != 0 {
+		if !c.reachable(rank) {
 			return false
 		}
 	}
 	return true
+}
+
+// reachable reports whether the buffers that a rank gave notice of can be
+// mapped.
+func (c *Comm) reachable(rank int) bool {
+	n := c.noticeOf(rank)
+	return (n.inRegion != 0 || n.inBytes == 0) && (n.outRegion != 0 || n.outBytes == 0)
 }
 
 func (n *notice) signature() Signature {

@@ -82,15 +82,21 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		}
 		return c.execute(ctx, p, k)
 	}
-	if err := c.meet(ctx, k); err != nil {
+	shown, err := c.meet(ctx, k)
+	if err != nil {
 		return err
 	}
-	if request.MappedData = c.allReachable(); k.vector {
+	if request.MappedData = !shown && c.allReachable(); k.vector {
 		request.Bytes = c.shape.largest
 	}
 	choice := c.choose(k, request)
 	if choice.IsOneShot() && c.fitsDoor(k) {
 		c.base += plan.Arrived
+		if shown {
+			c.knocked = c.knockOf(k)
+			c.door.takeShown(&c.knocked, k.in, k.out)
+			return nil
+		}
 		return c.knock(ctx, k, &c.knocked)
 	}
 	p, err := c.program(k, choice)
@@ -173,6 +179,10 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
+		if !c.cfg.FetchByAddress { // else they are pinned already
+			pin(&c.pinner, k.in, c.said.inRegion)
+			pin(&c.pinner, k.out, c.said.outRegion)
+		}
 		// Where peers work in shadows of our buffers' edges, so do we.
 		if c.in.view != nil {
 			p.setBase(plan.In, c.rank, c.in.view)
