@@ -31,13 +31,11 @@ import (
 // Errors: *ArgumentError and ErrBusy leave the communicator in order and
 // nothing has moved; anything else is a *CallError and final. When ctx ends,
 // the call returns its cause inside a CallError. Ranks that do not agree get a
-// *MismatchError or *CountError, on every rank that can know; only where one
-// of them brings so few bytes that it need not ask the others, and another one
-// more, or one makes a v form and another one does not, do they wait for each
-// other until a ctx ends. In a small rooted call
-// only those can know who need the other's bytes. Where nothing is mapped,
-// ranks compare the v forms only: in other calls, ranks that do not agree get
-// anything.
+// *MismatchError or *CountError, on every rank that can know. In a rooted call
+// of up to 64 KiB, and in a rooted v form, only those can know who need the
+// other's bytes; a rank that calls something else meanwhile may wait for the
+// others until its ctx ends. Where nothing is mapped, ranks compare the v forms
+// only: in other calls, ranks that do not agree get anything.
 
 // AllReduce combines the send buffers of all ranks element by element and
 // leaves the result in every rank's recv.

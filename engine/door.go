@@ -75,8 +75,19 @@ const (
 	stampLocal        = stampLarge | stampSlot
 )
 
+// Where the parts of a stamp begin. A block of 8 GiB or more is not told apart
+// from others: such calls compare their notices.
+const (
+	stampDType      = 4
+	stampCollective = 8
+	stampRoot       = 12
+	stampBlock      = 28
+	mostStamped     = 1<<(61-stampBlock) - 1
+)
+
 func stampOf(k *call) stamp {
-	s := stamp(k.block)<<40 | stamp(k.root)<<24 | stamp(k.collective)<<16 | stamp(k.dtype)<<8 | stamp(k.op)
+	s := stamp(min(k.block, mostStamped))<<stampBlock | stamp(k.root)<<stampRoot |
+		stamp(k.collective)<<stampCollective | stamp(k.dtype)<<stampDType | stamp(k.op)
 	if k.vector {
 		s |= stampVector
 	}
@@ -85,8 +96,9 @@ func stampOf(k *call) stamp {
 
 func (s stamp) signature() Signature {
 	k := call{
-		collective: plan.Collective(s >> 16 & 0xff), block: int(s >> 40 & 0xfffff), root: int(s >> 24 & 0xffff),
-		dtype: mem.DType(s >> 8 & 0xff), op: mem.Op(s & 0xff), vector: s&stampVector != 0,
+		collective: plan.Collective(s >> stampCollective & 0xf), block: int(s >> stampBlock & mostStamped),
+		root: int(s >> stampRoot & 0xffff), dtype: mem.DType(s >> stampDType & 0xf), op: mem.Op(s & 0xf),
+		vector: s&stampVector != 0,
 	}
 	return k.signature()
 }
@@ -218,11 +230,11 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	switch {
 	case n.needs == needsNone:
 	case n.needs >= 0:
-		if err := d.meet(ctx, waiters, l, n.stamp, n.needs); err != nil {
+		if err := d.waitFor(ctx, waiters, l, n.stamp, n.needs); err != nil {
 			return err
 		}
 	default:
-		if err := d.meetAll(ctx, waiters, l, n.stamp); err != nil {
+		if err := d.waitAll(ctx, waiters, l, n.stamp); err != nil {
 			return err
 		}
 	}
@@ -240,24 +252,25 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	return nil
 }
 
-// meetShowing is how ranks meet that may find that the door is all they need: a
-// rank whose buffers cannot be mapped shows its payload along. shown says that
-// all have; then what they showed may be taken. Ranks all of whose buffers are
-// mapped show nothing, so if some are and some not, nothing is gained.
-func (d *door) meetShowing(ctx context.Context, waiters []link.Waiter, k *call, reachable bool) (shown bool, err error) {
+// meet is how ranks meet before a call that the door alone does not do; or that
+// it does after all, if they show their payloads along: to show is for those
+// that could and whose buffers cannot be mapped. shown says that all have; then
+// what they showed may be taken. Ranks all of whose buffers are mapped show
+// nothing, so if some are and some not, nothing is gained.
+func (d *door) meet(ctx context.Context, waiters []link.Waiter, k *call, show bool) (shown bool, err error) {
 	l, s := d.next(), stampOf(k)
 	p, err := d.room(ctx, waiters, l, slotBytes, false)
 	if err != nil {
 		return false, err
 	}
 	own := s | stampLarge
-	if !reachable {
+	if show {
 		if own = s | stampSlot; len(k.in) > 0 {
 			move.Bytes(p.mine, k.in)
 		}
 	}
 	d.raise(l, own)
-	if err := d.meetAll(ctx, waiters, l, s); err != nil || reachable {
+	if err := d.waitAll(ctx, waiters, l, s); err != nil || !show {
 		return false, err
 	}
 	for rank, c := range l.counters {
@@ -336,8 +349,8 @@ func (d *door) raise(l *line, s stamp) {
 	}
 }
 
-// meetAll is meet with every other rank.
-func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
+// waitAll waits for every other rank, and holds them to the same call.
+func (d *door) waitAll(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
 	waiters[d.own].Crowd.At(l.counters, d.calls)
 	for rank, c := range l.counters {
 		if rank == d.own {
@@ -356,8 +369,8 @@ func (d *door) meetAll(ctx context.Context, waiters []link.Waiter, l *line, s st
 	return nil
 }
 
-// meet waits for a rank, and holds it to the same call.
-func (d *door) meet(ctx context.Context, waiters []link.Waiter, l *line, s stamp, rank int) error {
+// waitFor waits for a rank, and holds it to the same call.
+func (d *door) waitFor(ctx context.Context, waiters []link.Waiter, l *line, s stamp, rank int) error {
 	c := l.counters[rank]
 	waiters[rank].Crowd.At(l.counters, d.calls)
 	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {

@@ -46,7 +46,7 @@ func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
 		c.showBlocks(k, mine, head)
 	}
 	d.raise(l, s)
-	if err := d.meetAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
+	if err := d.waitAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
 		return false, err
 	}
 	if s&stampLarge != 0 {

@@ -21,6 +21,7 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 		return err
 	}
 	base := c.base
+	c.crowd.At(c.seen, base+plan.Arrived) // who has done nothing yet is behind
 	for i := range p.tiles + p.maxSkew {
 		if err := c.interrupted(ctx); err != nil {
 			return err

@@ -26,10 +26,16 @@ func TestMismatchIsTold(t *testing.T) {
 		bytes int
 		op    mem.Op
 	}
+	// Of each pair, ranks 0 and 1 make the first. The sizes are on all sides of
+	// where calls begin to meet before they move anything, and to use plans.
 	for _, calls := range [][2]call{
 		{{1 << 20, mem.Sum}, {1 << 19, mem.Sum}},
 		{{1 << 20, mem.Sum}, {1 << 20, mem.Max}},
 		{{4096, mem.Sum}, {8, mem.Sum}},
+		{{1 << 20, mem.Sum}, {8, mem.Sum}},
+		{{8, mem.Sum}, {1 << 20, mem.Sum}},
+		{{16 << 10, mem.Sum}, {8, mem.Sum}},
+		{{16 << 10, mem.Sum}, {1 << 20, mem.Sum}},
 		{{16, mem.Sum}, {8, mem.Sum}},
 		{{8, mem.Sum}, {8, mem.Max}},
 	} {
@@ -50,6 +56,29 @@ func TestMismatchIsTold(t *testing.T) {
 				want := engine.Signature{Call: "allreduce", Bytes: other.bytes, Type: mem.F32, Op: other.op, Root: -1}
 				if mismatch.Theirs != want {
 					t.Errorf("rank %d says of rank %d: %v, want %v", r, mismatch.Rank, mismatch.Theirs, want)
+				}
+			}
+		})
+	}
+}
+
+// TestVectorAgainstUniform: a rank that makes a v form and one that makes the
+// other form of the same collective learn of each other.
+func TestVectorAgainstUniform(t *testing.T) {
+	for _, size := range []int{8, 16 << 10, 1 << 20} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			j := open(t, media[0], 2, "", nil, 1)
+			in, out := j.buffers(t, size, true), j.buffers(t, 2*size, true)
+			errs := errorsOf(2, func(r int) error {
+				if r == 0 {
+					return j[r].AllGather(t.Context(), in[r], out[r], mem.F32)
+				}
+				return j[r].AllGatherV(t.Context(), in[r], out[r], []int{size / 4, size / 4}, mem.F32)
+			})
+			for r, err := range errs {
+				var mismatch *engine.MismatchError
+				if !errors.As(err, &mismatch) || mismatch.Rank != 1-r || mismatch.Mine.Call == mismatch.Theirs.Call {
+					t.Errorf("rank %d: %v", r, err)
 				}
 			}
 		})

@@ -12,36 +12,39 @@ import (
 
 // meet gives notice of a call, waits until every rank has, and compares. When
 // it returns all ranks know the same about each other: what they bring and
-// whether it can be mapped. shown says that all payloads are in the door's
-// slots.
+// whether it can be mapped. They meet at the door, through which calls go that
+// need no notice, so that those who do not agree find each other there. shown
+// says that all payloads are in the door's slots.
 func (c *Comm) meet(ctx context.Context, k *call) (shown bool, err error) {
 	c.met++
 	c.writeNotice(k)
-	if c.fitsDoor(k) {
-		c.shape.uniform(k.block)
-		return c.door.meetShowing(ctx, c.waiters, k, c.reachable(c.rank))
-	}
-	if err := c.arrive(); err != nil {
-		return false, err
-	}
-	c.crowd.At(c.seen, c.base+plan.Arrived)
-	for rank, seen := range c.seen {
-		if rank == c.rank {
-			continue
-		}
-		if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
+	if !c.mapped {
+		if err := c.arrive(); err != nil {
 			return false, err
 		}
+		for rank, seen := range c.seen {
+			if rank == c.rank {
+				continue
+			}
+			if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
+				return false, err
+			}
+		}
+		return false, c.compare(k)
 	}
-	return false, c.compare(k)
+	fits := c.fitsDoor(k)
+	shown, err = c.door.meet(ctx, c.waiters, k, fits && !c.reachable(c.rank))
+	if err == nil && fits { // the door has compared all there is
+		c.shape.uniform(k.block)
+	} else if err == nil {
+		err = c.compare(k)
+	}
+	return shown, err
 }
 
-// arrive tells everybody that this rank has entered the call.
+// arrive tells everybody that this rank has entered the call, where nothing is
+// mapped.
 func (c *Comm) arrive() error {
-	if c.mapped {
-		c.own.Raise(c.base + plan.Arrived)
-		return nil
-	}
 	at := c.layout.notice(c.rank, c.met)
 	mine := c.notices[c.met&1][c.rank]
 	for rank, l := range c.links {
