@@ -19,6 +19,7 @@ type call struct {
 	op         mem.Op
 	wire       Wire
 	own        bool // the communicator's own call, for which no algorithm is forced
+	async      bool // the worker runs it
 	in, out    []byte
 	// counts are the elements of the blocks of In and Out, where the call is a
 	// v form and the buffer has a block for every rank.

@@ -67,7 +67,11 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 				return err
 			}
 		case k.collective == plan.Barrier || choice.IsOneShot():
-			return c.knock(ctx, k, &c.knocks[k.collective])
+			n := &c.knocks[k.collective]
+			if k.async { // a blocking call may be looking at it before it waits for this one
+				n = &c.knocked
+			}
+			return c.knock(ctx, k, n)
 		}
 		request.Blind = false
 	}

@@ -175,6 +175,7 @@ func (c *Comm) issue(ctx context.Context, k call) (Work, error) {
 	if _, err := c.check(&k); err != nil {
 		return Work{}, err
 	}
+	k.async = true
 	return c.enqueue(k.name(), pending{ctx: ctx, call: k})
 }
 
