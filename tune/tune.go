@@ -71,15 +71,19 @@ const messageBytes = 64 << 10
 // look at deadlines now and then. Staged plans live from tiles that stay in
 // the cache between the rank that writes them and the one that reads them: all
 // scratch in use together should fit, down to a least tile. 16 MiB is half of
-// the last-level cache of the machine that was measured.
+// the last-level cache of the machine that was measured. Where bytes go one way
+// only, there are fewer of them in the cache to hide a larger tile among.
+// Staged plans have three stages, which need three tiles to overlap.
 const (
-	directTile     = 4 << 20
-	stagedTile     = 128 << 10
-	stagedLeast    = 16 << 10
-	broadcastLeast = 32 << 10
-	stagedScratch  = 16 << 20
-	putTile        = 64 << 10
-	depth          = 4
+	directTile    = 4 << 20
+	stagedTile    = 256 << 10
+	oneWayTile    = 128 << 10
+	overlapLeast  = 32 << 10 // a smaller tile is not worth the overlap
+	stagedLeast   = 16 << 10
+	stagedScratch = 16 << 20
+	stagedDepth   = 3
+	putTile       = 64 << 10
+	depth         = 4
 )
 
 // algorithms holds the name of every algorithm for every collective, so that
@@ -198,23 +202,24 @@ func put(r Request) Choice {
 }
 
 // staged is the choice of the staged plan of a collective, in which each rank
-// has depth tiles of scratch for every chunk that it passes on.
+// has stagedDepth tiles of scratch for every chunk that it passes on.
 func staged(r Request) Choice {
 	chunks := r.Ranks
 	switch r.Collective {
 	case plan.Broadcast, plan.Gather, plan.AllGather:
 		chunks = 1
 	}
-	tile := stagedTile
-	if r.Collective == plan.Broadcast {
-		// One rank copies in while the others copy out: a message of few tiles
-		// would not overlap.
-		tile = min(stagedTile, max(broadcastLeast, r.Bytes/4))
+	// One rank copies in while others copy out: a message of one tile would not
+	// overlap.
+	tile := min(stagedTile, max(overlapLeast, r.Bytes/2))
+	switch r.Collective {
+	case plan.Broadcast, plan.Gather, plan.Scatter:
+		tile = min(oneWayTile, max(overlapLeast, r.Bytes/4))
 	}
-	for tile > stagedLeast && r.Ranks*chunks*depth*tile > stagedScratch {
+	for tile > stagedLeast && r.Ranks*chunks*stagedDepth*tile > stagedScratch {
 		tile /= 2
 	}
-	return r.choice("staged", tile, depth)
+	return r.choice("staged", tile, stagedDepth)
 }
 
 // For is Choose for a caller who insists on an algorithm: it fills in what

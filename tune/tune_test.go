@@ -95,7 +95,7 @@ func TestForInsists(t *testing.T) {
 // TestStagedTiles: the more ranks, the smaller the tiles, so that the scratch
 // of all of them stays in the cache.
 func TestStagedTiles(t *testing.T) {
-	for ranks, want := range map[int]int{2: 128 << 10, 4: 128 << 10, 5: 128 << 10, 8: 64 << 10, 16: 16 << 10, 64: 16 << 10} {
+	for ranks, want := range map[int]int{2: 256 << 10, 4: 256 << 10, 5: 128 << 10, 8: 64 << 10, 16: 16 << 10, 64: 16 << 10} {
 		r := Request{Collective: plan.AllReduce, Bytes: 1 << 30, Ranks: ranks, Crowded: ranks > 2, MappedScratch: true}
 		if c := Choose(r); c.Algo != "allreduce/staged" || c.TileBytes != want {
 			t.Errorf("%d ranks: %+v, want tiles of %d bytes", ranks, c, want)
