@@ -57,11 +57,14 @@ func (c Choice) IsMessages() bool { return strings.HasSuffix(c.Algo, "/messages"
 // one step, at the price of up to ranks times the traffic.
 const OneShotBytes = 32 << 10
 
-// Where one step without arrival beats arriving and working in place. With
-// more ranks than cores each further step costs every rank its turn on a core.
+// Up to where one step without arrival beats arriving and working in place.
+// With more ranks than cores each further step costs every rank its turn on a
+// core; what counts against it is how much of what is shown each rank reads.
 const (
-	blindBytes        = 4 << 10
-	blindBytesCrowded = 8 << 10
+	blindBytes              = 4 << 10
+	blindBytesCrowded       = 32 << 10
+	blindBytesCrowdedAll    = 16 << 10 // where every rank reads all
+	blindBytesCrowdedRooted = 8 << 10  // where there are messages instead
 )
 
 // messageBytes is up to where a rooted call is made of messages.
@@ -115,6 +118,20 @@ func (r *Request) shown() int {
 	return r.Bytes
 }
 
+// blindLimit is the most that is shown without arrival.
+func (r *Request) blindLimit() int {
+	if !r.Crowded {
+		return blindBytes
+	}
+	switch r.Collective {
+	case plan.AllReduce, plan.AllGather:
+		return blindBytesCrowdedAll
+	case plan.Broadcast, plan.Gather, plan.Scatter:
+		return blindBytesCrowdedRooted
+	}
+	return blindBytesCrowded
+}
+
 // middling: too large for the door, and so small that it is worth more that
 // ranks do not wait for each other than that they share the work.
 func (r *Request) middling(shown, limit int) bool {
@@ -130,11 +147,7 @@ func Choose(r Request) Choice {
 	if !r.MappedScratch {
 		return put(r)
 	}
-	shown := r.shown()
-	limit := blindBytes
-	if r.Crowded {
-		limit = blindBytesCrowded
-	}
+	shown, limit := r.shown(), r.blindLimit()
 	switch {
 	case r.Collective == plan.Barrier: // which the door makes of it
 		return r.choice("direct", 64, 1)
