@@ -11,19 +11,21 @@ import (
 	"github.com/tutti-go/tutti/reduce"
 )
 
-// door runs small collectives over mapped memory without the executor: the
-// only way to a few hundred nanoseconds. It computes what the plans named
-// oneshot state.
+// door is where ranks meet that map each other's memory. It runs small
+// collectives without the executor, the only way to a few hundred nanoseconds:
+// it computes what the plans named oneshot state. Before larger ones it is
+// where ranks learn that all have arrived, see meet.
 //
-// Each rank has a ring of lines, each that of a counter with 56 bytes behind the
-// count; an annex to each for larger payloads of rooted calls; and eight slots
-// for all other payloads. To call, a rank copies what it contributes, if
-// anything, into a line, annex or slot, its stamp into the line, and raises the counter there to the number of the call; a
-// small payload thus arrives with the count, in one cache line. It then waits
-// for the ranks whose payloads it needs, and copies or reduces them, in rank
-// order, into its output; its own it takes from the caller. There is no second
-// synchronisation, and where it needs nobody's payload, none at all: the root
-// of a broadcast may run some calls ahead.
+// Each rank has a ring of lines, each that of a counter with 56 bytes behind
+// the count; an annex to each for larger payloads of rooted calls; and eight
+// slots for all other payloads. To call, a rank copies what it contributes, if
+// anything, into a line, annex or slot, its stamp into the line, and raises the
+// counter there to the number of the call; a small payload thus arrives with
+// the count, in one cache line. It then waits for the ranks whose payloads it
+// needs, and copies or reduces them, in rank order, into its output; its own it
+// takes from the caller. There is no second synchronisation, and where it needs
+// nobody's payload, none at all: the root of a broadcast may run some calls
+// ahead.
 //
 //   - A line or slot is written by its owner alone, before it raises the
 //     counter, and read by peers after they saw the count.

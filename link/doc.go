@@ -11,7 +11,8 @@
 //   - [Link] is what a rank can do to one peer.
 //   - [Counter] is the signal: a count in a cache line of its own, grows only.
 //   - [Waiter] is how a rank waits for it: spin, yield, sleep, always with an
-//     eye on the deadline and on [Fault].
+//     eye on the deadline and on [Fault]. A [Crowd] tells ranks that outnumber
+//     the cores when to yield.
 //   - [Mapper] and [Copier] are powers that only some media's links have,
 //     [Adopter] one that only some fabrics have. Ask for them with a type
 //     assertion.
