@@ -374,7 +374,7 @@ func (d *door) waitAll(ctx context.Context, waiters []link.Waiter, l *line, s st
 // waitFor waits for a rank, and holds it to the same call.
 func (d *door) waitFor(ctx context.Context, waiters []link.Waiter, l *line, s stamp, rank int) error {
 	c := l.counters[rank]
-	waiters[rank].Crowd.At(l.counters, d.calls)
+	waiters[rank].Crowd.Await(rank)
 	if err := waiters[rank].Wait(ctx, c, d.calls); err != nil {
 		return err
 	}

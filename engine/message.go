@@ -76,7 +76,7 @@ func (p *post) receive(ctx context.Context, m *message) error {
 	in, c := &p.in[m.peer], p.comm
 	for {
 		next := in.number + 1
-		c.crowd.At(nil, 0)
+		c.crowd.Await(m.peer)
 		if err := c.waiters[m.peer].Wait(ctx, in.lines[next%postLines], next); err != nil {
 			return err
 		}

@@ -52,6 +52,7 @@ type Crowd struct {
 
 	counters []*Counter // by rank: how far everybody is
 	count    uint64     // and how far this rank is
+	awaited  int        // the one rank that is waited for, where counters is nil
 }
 
 // NewCrowd returns the crowd of a rank among those with these seats.
@@ -66,16 +67,32 @@ func (c *Crowd) At(counters []*Counter, count uint64) {
 	}
 }
 
+// Await says that the waits from now on are for one rank only: the core is its
+// if it is the same, and kept otherwise, for who waits for a stream of small
+// messages is mostly given the next one soon.
+func (c *Crowd) Await(rank int) {
+	if c != nil {
+		c.counters, c.awaited = nil, rank
+	}
+}
+
 // neighbourBehind reports whether a rank that runs on our core, as far as one
-// knows, has not come as far as this one.
+// knows, has not come as far as this one; or is the one that is waited for.
 func (c *Crowd) neighbourBehind() bool {
 	core := c.seats[c.rank].take()
+	if c.counters == nil {
+		return c.sitsOn(core, c.awaited)
+	}
 	for rank, counter := range c.counters {
-		if rank != c.rank && counter.value.Load() < c.count {
-			if theirs := c.seats[rank].core.Load(); theirs == core || theirs == 0 {
-				return true
-			}
+		if rank != c.rank && counter.value.Load() < c.count && c.sitsOn(core, rank) {
+			return true
 		}
 	}
 	return false
+}
+
+// sitsOn reports whether a rank runs on a core, or might.
+func (c *Crowd) sitsOn(core int64, rank int) bool {
+	theirs := c.seats[rank].core.Load()
+	return theirs == core || theirs == 0
 }
