@@ -36,18 +36,18 @@ var mappedGenerators = []generator{
 	{"scatter/direct", plan.Scatter, ScatterDirect, func(n int) Cost { return Cost{0, share(2*n-1, n*n), 0} }},
 	{"scatter/attach", plan.Scatter, ScatterAttach, func(n int) Cost { return Cost{0, share(2*n-1, n*n), 0} }},
 	{"scatter/staged", plan.Scatter, ScatterStaged, func(int) Cost { return Cost{1, 1, 0} }},
-	{"scatter/oneshot", plan.Scatter, ScatterOneShot, func(n int) Cost { return Cost{1, share(n+1, n), 0} }},
+	{"scatter/oneshot", plan.Scatter, ScatterOneShot, func(int) Cost { return Cost{1, 1, 0} }},
 
 	{"reduce_scatter/direct", plan.ReduceScatter, unrooted(ReduceScatterDirect), func(n int) Cost { return Cost{0, share(n-1, n), share(n-1, n)} }},
 	{"reduce_scatter/attach", plan.ReduceScatter, unrooted(ReduceScatterAttach), func(n int) Cost { return Cost{0, share(n-1, n), share(n-1, n)} }},
 	{"reduce_scatter/staged", plan.ReduceScatter, unrooted(ReduceScatterStaged), func(n int) Cost { return Cost{1, share(2*(n-1), n), share(n-1, n)} }},
-	{"reduce_scatter/oneshot", plan.ReduceScatter, unrooted(ReduceScatterOneShot), func(n int) Cost { return Cost{1, share(2*n-1, n), share(n-1, n)} }},
+	{"reduce_scatter/oneshot", plan.ReduceScatter, unrooted(ReduceScatterOneShot), func(n int) Cost { return Cost{1, share(2*(n-1), n), share(n-1, n)} }},
 	{"reduce_scatter/pairwise", plan.ReduceScatter, unrooted(ReduceScatterPairwise), func(n int) Cost { return Cost{1, share(n-1, n), share(n-1, n)} }},
 
 	{"alltoall/direct", plan.AllToAll, unrooted(AllToAllDirect), func(int) Cost { return Cost{0, 1, 0} }},
 	{"alltoall/attach", plan.AllToAll, unrooted(AllToAllAttach), func(int) Cost { return Cost{0, 1, 0} }},
 	{"alltoall/staged", plan.AllToAll, unrooted(AllToAllStaged), func(n int) Cost { return Cost{1, share(2*n-1, n), 0} }},
-	{"alltoall/oneshot", plan.AllToAll, unrooted(AllToAllOneShot), func(int) Cost { return Cost{1, 2, 0} }},
+	{"alltoall/oneshot", plan.AllToAll, unrooted(AllToAllOneShot), func(n int) Cost { return Cost{1, share(2*n-1, n), 0} }},
 
 	{"barrier/direct", plan.Barrier, unrooted(BarrierDirect), func(int) Cost { return Cost{Alpha: 1} }},
 }

@@ -114,7 +114,7 @@ var mappedPromises = map[string]promise{
 		reach:  mappedScratch,
 	},
 	"scatter/oneshot": {
-		counts: func(n int) counts { return counts{steps: 2 * n, moves: n - 1, copies: n + 1, skew: 1} },
+		counts: func(n int) counts { return counts{steps: 2*n - 1, moves: n - 1, copies: n, skew: 1} },
 		reach:  mappedScratch,
 	},
 	"allgather/direct": {
@@ -146,7 +146,7 @@ var mappedPromises = map[string]promise{
 		reach:  mappedScratch,
 	},
 	"reduce_scatter/oneshot": {
-		counts: func(n int) counts { return counts{steps: n*n + n, moves: n * (n - 1), copies: n * n, skew: 1} },
+		counts: func(n int) counts { return counts{steps: n * n, moves: n * (n - 1), copies: n * (n - 1), skew: 1} },
 		reach:  mappedScratch,
 	},
 	"reduce_scatter/pairwise": {
@@ -166,7 +166,7 @@ var mappedPromises = map[string]promise{
 		reach:  mappedScratch,
 	},
 	"alltoall/oneshot": {
-		counts: func(n int) counts { return counts{steps: 2 * n * n, moves: n * (n - 1), copies: n * (n + 1), skew: 1} },
+		counts: func(n int) counts { return counts{steps: n * (2*n - 1), moves: n * (n - 1), copies: n * n, skew: 1} },
 		reach:  mappedScratch,
 	},
 	"barrier/direct": {

@@ -106,77 +106,50 @@ func AllGatherOneShot(ranks int) (*plan.Plan, error) {
 	return showAllGather("allgather/oneshot", ranks)
 }
 
-// ScatterOneShot is scatter/oneshot: the root shows its whole input, everybody
-// reads its own block.
+// ScatterOneShot is scatter/oneshot: the root shows the blocks of the others,
+// everybody reads its own.
 //
-//	root     In[0..2] ─► S[0..2]
+//	root     In[1..2] ─► S[1..2]
 //	                     S[1] ─► Out   rank 1
 //	                     S[2] ─► Out   rank 2
 //	root     In[0] ────────────► Out
 //
-// Cost: α + (n+1)/n·b·β, in 2n steps: the root copies b into scratch and b/n to
-// its own Out, the others read b/n.
+// Cost: α + b·β, in 2n-1 steps: the root copies (n-1)/n·b into scratch and b/n
+// to its own Out, the others read b/n.
 //
 // Source: the one-writer form of [AllToAllOneShot].
 func ScatterOneShot(ranks, root int) (*plan.Plan, error) {
-	return author("scatter/oneshot", plan.Scatter, ranks, root, 1, func(b *plan.Builder) {
-		for q := range ranks {
-			b.Copy(root, plan.In.At(root, q), plan.Scratch.At(root, q))
-		}
-		others(ranks, root, func(q int) { b.Copy(q, plan.Scratch.At(root, q), plan.Out.At(q, 0)) })
-		b.Copy(root, plan.In.At(root, root), plan.Out.At(root, 0))
-	})
+	return showScatter("scatter/oneshot", ranks, root)
 }
 
-// ReduceScatterOneShot is reduce_scatter/oneshot: every rank shows its whole
-// input, and reduces its own block of everybody's.
+// ReduceScatterOneShot is reduce_scatter/oneshot: every rank shows what the
+// others are to reduce, and reduces its own block of everybody's.
 //
 //	rank 0                 rank 1                 rank 2
-//	In ─► S0               In ─► S1               In ─► S2
+//	In[1..2] ─► S0         In[0,2] ─► S1          In[0..1] ─► S2
 //	Out = In[0]+S1[0]      Out = S0[1]+In[1]      Out = S0[2]+S1[2]
 //	           +S2[0]                 +S2[1]                 +In[2]
 //
-// Cost for each rank: α + (2n-1)/n·b·β + (n-1)/n·b·γ, in n+1 steps: b into
-// scratch, and (n-1)/n·b read from peers.
+// Cost for each rank: α + 2(n-1)/n·b·β + (n-1)/n·b·γ, in n steps: (n-1)/n·b
+// into scratch, and as much read from peers.
 //
 // Source: as [AllReduceOneShot].
 func ReduceScatterOneShot(ranks int) (*plan.Plan, error) {
-	return author("reduce_scatter/oneshot", plan.ReduceScatter, ranks, 0, 1, func(b *plan.Builder) {
-		showBlocks(b, ranks)
-		for r := range ranks {
-			b.Reduce(r, []plan.Place{plan.Out.At(r, 0)},
-				contributions(ranks, r, plan.In.At(r, r), func(q int) plan.Place { return plan.Scratch.At(q, r) })...)
-		}
-	})
+	return showReduceScatter("reduce_scatter/oneshot", ranks)
 }
 
-// AllToAllOneShot is alltoall/oneshot: every rank shows its whole input, and
-// reads its own block of everybody's.
+// AllToAllOneShot is alltoall/oneshot: every rank shows the blocks of the
+// others, and reads its own of everybody's.
 //
 //	rank 0                     rank 1                     rank 2
-//	In ─► S0                   In ─► S1                   In ─► S2
+//	In[1..2] ─► S0             In[0,2] ─► S1              In[0..1] ─► S2
 //	S1[0]→Out[1] S2[0]→Out[2]  S2[1]→Out[2] S0[1]→Out[0]  S0[2]→Out[0] S1[2]→Out[1]
 //	In[0]→Out[0]               In[1]→Out[1]               In[2]→Out[2]
 //
-// Cost for each rank: α + 2·b·β, in 2n steps: b into scratch, and b to Out.
+// Cost for each rank: α + (2n-1)/n·b·β, in 2n-1 steps: (n-1)/n·b into scratch,
+// and b to Out.
 //
 // Source: as [AllReduceOneShot].
 func AllToAllOneShot(ranks int) (*plan.Plan, error) {
-	return author("alltoall/oneshot", plan.AllToAll, ranks, 0, 1, func(b *plan.Builder) {
-		showBlocks(b, ranks)
-		for r := range ranks {
-			others(ranks, r, func(q int) { b.Copy(r, plan.Scratch.At(q, r), plan.Out.At(r, q)) })
-			b.Copy(r, plan.In.At(r, r), plan.Out.At(r, r))
-		}
-	})
-}
-
-// showBlocks lets every rank copy its input of a block for every rank into its
-// scratch. Its own block goes too: the input is one piece of memory.
-func showBlocks(b *plan.Builder, ranks int) {
-	for r := range ranks {
-		for q := range ranks {
-			b.Copy(r, plan.In.At(r, q), plan.Scratch.At(r, q))
-		}
-	}
+	return showAllToAll("alltoall/oneshot", ranks)
 }

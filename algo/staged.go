@@ -174,7 +174,12 @@ func showGather(name string, ranks, root int) (*plan.Plan, error) {
 //
 // Source: the mirror image of [GatherStaged].
 func ScatterStaged(ranks, root int) (*plan.Plan, error) {
-	return author("scatter/staged", plan.Scatter, ranks, root, 1, func(b *plan.Builder) {
+	return showScatter("scatter/staged", ranks, root)
+}
+
+// showScatter is scatter/staged and scatter/oneshot.
+func showScatter(name string, ranks, root int) (*plan.Plan, error) {
+	return author(name, plan.Scatter, ranks, root, 1, func(b *plan.Builder) {
 		shown := func(q int) plan.Place { return plan.Scratch.At(root, seat(ranks, root, q)) }
 		others(ranks, root, func(q int) { b.Copy(root, plan.In.At(root, q), shown(q)) })
 		others(ranks, root, func(q int) { b.Copy(q, shown(q), plan.Out.At(q, 0)) })
@@ -227,7 +232,12 @@ func showAllGather(name string, ranks int) (*plan.Plan, error) {
 //
 // Source: the first two stages of [AllReduceStaged].
 func ReduceScatterStaged(ranks int) (*plan.Plan, error) {
-	return author("reduce_scatter/staged", plan.ReduceScatter, ranks, 0, 1, func(b *plan.Builder) {
+	return showReduceScatter("reduce_scatter/staged", ranks)
+}
+
+// showReduceScatter is reduce_scatter/staged and reduce_scatter/oneshot.
+func showReduceScatter(name string, ranks int) (*plan.Plan, error) {
+	return author(name, plan.ReduceScatter, ranks, 0, 1, func(b *plan.Builder) {
 		shown := func(q, block int) plan.Place { return plan.Scratch.At(q, seat(ranks, q, block)) }
 		for r := range ranks {
 			others(ranks, r, func(q int) { b.Copy(r, plan.In.At(r, q), shown(r, q)) })
@@ -252,7 +262,12 @@ func ReduceScatterStaged(ranks int) (*plan.Plan, error) {
 //
 // Source: the copy-in copy-out form of [AllToAllDirect].
 func AllToAllStaged(ranks int) (*plan.Plan, error) {
-	return author("alltoall/staged", plan.AllToAll, ranks, 0, 1, func(b *plan.Builder) {
+	return showAllToAll("alltoall/staged", ranks)
+}
+
+// showAllToAll is alltoall/staged and alltoall/oneshot.
+func showAllToAll(name string, ranks int) (*plan.Plan, error) {
+	return author(name, plan.AllToAll, ranks, 0, 1, func(b *plan.Builder) {
 		shown := func(q, block int) plan.Place { return plan.Scratch.At(q, seat(ranks, q, block)) }
 		for r := range ranks {
 			others(ranks, r, func(q int) { b.Copy(r, plan.In.At(r, q), shown(r, q)) })

@@ -196,11 +196,20 @@ func (c *Comm) knockOf(k *call) knock {
 func payloadBytes(c plan.Collective, block, ranks int) int {
 	switch c {
 	case plan.Scatter, plan.ReduceScatter, plan.AllToAll:
-		return block * ranks
+		return block * (ranks - 1)
 	case plan.Barrier:
 		return 0
 	}
 	return block
+}
+
+// placeAmong is where, of the blocks that a rank shows, that of a peer is: its own is
+// not among them.
+func placeAmong(rank, peer int) int {
+	if peer < rank {
+		return peer
+	}
+	return peer - 1
 }
 
 // made reports whether there has been such a call.
@@ -226,7 +235,7 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 		}
 	}
 	if n.shows {
-		move.Bytes(p.mine, send)
+		d.show(n.collective, n.block, p.mine, send)
 	}
 	d.raise(l, n.stamp)
 	switch {
@@ -268,7 +277,7 @@ func (d *door) meet(ctx context.Context, waiters []link.Waiter, k *call, show bo
 	own := s | stampLarge
 	if show {
 		if own = s | stampSlot; len(k.in) > 0 {
-			move.Bytes(p.mine, k.in)
+			d.show(k.collective, k.block, p.mine, k.in)
 		}
 	}
 	d.raise(l, own)
@@ -409,6 +418,28 @@ func (d *door) reuse(ctx context.Context, waiters []link.Waiter, free, ahead uin
 	return nil
 }
 
+// show copies this rank's payload of a call to where peers see it.
+func (d *door) show(c plan.Collective, block int, to, send []byte) {
+	switch c {
+	case plan.Scatter, plan.ReduceScatter, plan.AllToAll:
+		if before := d.own * block; before > 0 {
+			move.Bytes(to[:before], send[:before])
+			to, send = to[before:], send[before:]
+		}
+		send = send[block:]
+	}
+	move.Bytes(to[:len(send)], send)
+}
+
+// shownTo is where a rank shows the block of this one; its own is where the
+// caller has it.
+func (d *door) shownTo(n *knock, at []unsafe.Pointer, rank int) unsafe.Pointer {
+	if rank == d.own {
+		return unsafe.Add(at[rank], rank*n.block)
+	}
+	return unsafe.Add(at[rank], placeAmong(rank, d.own)*n.block)
+}
+
 // take computes this rank's output from the payloads.
 func (d *door) take(n *knock, at []unsafe.Pointer, recv []byte) {
 	switch n.collective {
@@ -419,23 +450,25 @@ func (d *door) take(n *knock, at []unsafe.Pointer, recv []byte) {
 			d.reduce(n, at, recv)
 		}
 	case plan.ReduceScatter:
-		for rank, p := range at {
-			d.src[rank] = unsafe.Add(p, d.own*n.block)
+		for rank := range at {
+			d.src[rank] = d.shownTo(n, at, rank)
 		}
 		d.reduce(n, d.src, recv)
 		clear(d.src)
 	case plan.Broadcast:
 		fetch(recv, at[n.root])
 	case plan.Scatter:
-		fetch(recv, unsafe.Add(at[n.root], d.own*n.block))
+		fetch(recv, d.shownTo(n, at, n.root))
 	case plan.Gather:
 		if d.own == n.root {
-			collect(recv, at, 0, n.block)
+			collect(recv, at, n.block)
 		}
 	case plan.AllGather:
-		collect(recv, at, 0, n.block)
+		collect(recv, at, n.block)
 	case plan.AllToAll:
-		collect(recv, at, d.own*n.block, n.block)
+		for rank := range at {
+			fetch(recv[rank*n.block:][:n.block], d.shownTo(n, at, rank))
+		}
 	}
 }
 
@@ -452,9 +485,9 @@ func fetch(recv []byte, src unsafe.Pointer) {
 	}
 }
 
-// collect fills the blocks of recv from what the ranks show at an offset.
-func collect(recv []byte, at []unsafe.Pointer, offset, block int) {
+// collect fills the blocks of recv from what the ranks show.
+func collect(recv []byte, at []unsafe.Pointer, block int) {
 	for rank, p := range at {
-		fetch(recv[rank*block:][:block], unsafe.Add(p, offset))
+		fetch(recv[rank*block:][:block], p)
 	}
 }

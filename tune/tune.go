@@ -55,7 +55,10 @@ func (c Choice) IsMessages() bool { return strings.HasSuffix(c.Algo, "/messages"
 
 // OneShotBytes is the most that a rank may show to all others for them to read:
 // one step, at the price of up to ranks times the traffic.
-const OneShotBytes = 32 << 10
+const OneShotBytes = 64 << 10
+
+// oneShotBytesAll is the same where every rank reads all, or one does.
+const oneShotBytesAll = 32 << 10
 
 // Up to where one step without arrival beats arriving and working in place.
 // With more ranks than cores each further step costs every rank its turn on a
@@ -113,7 +116,7 @@ func (r *Request) choice(name string, tile, depth int) Choice {
 func (r *Request) shown() int {
 	switch r.Collective {
 	case plan.Scatter, plan.ReduceScatter, plan.AllToAll:
-		return r.Bytes * r.Ranks
+		return r.Bytes * (r.Ranks - 1)
 	}
 	return r.Bytes
 }
@@ -130,6 +133,15 @@ func (r *Request) blindLimit() int {
 		return blindBytesCrowdedRooted
 	}
 	return blindBytesCrowded
+}
+
+// oneShotLimit is up to where ordinary memory is shown rather than staged.
+func (r *Request) oneShotLimit() int {
+	switch r.Collective {
+	case plan.ReduceScatter, plan.AllToAll:
+		return OneShotBytes
+	}
+	return oneShotBytesAll
 }
 
 // middling: too large for the door, and so small that it is worth more that
@@ -165,7 +177,7 @@ func Choose(r Request) Choice {
 		return Choice{}
 	case r.MappedData:
 		return r.choice("direct", directTile, 1)
-	case !r.Uneven && shown <= OneShotBytes:
+	case !r.Uneven && shown <= r.oneShotLimit():
 		return r.choice("oneshot", OneShotBytes, 2)
 	}
 	return staged(r)
@@ -173,7 +185,7 @@ func Choose(r Request) Choice {
 
 // put is Choose where nothing is mapped.
 func put(r Request) Choice {
-	small := r.Bytes <= OneShotBytes
+	small := r.Bytes <= oneShotBytesAll
 	pick := func(short, long string) Choice {
 		if small {
 			return r.choice(short, putTile, depth)
