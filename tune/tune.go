@@ -84,7 +84,8 @@ const (
 	directTile    = 4 << 20
 	stagedTile    = 256 << 10
 	oneWayTile    = 128 << 10
-	overlapLeast  = 32 << 10 // a smaller tile is not worth the overlap
+	oneWayMost    = 512 << 10 // where nothing stays in the cache anyway
+	overlapLeast  = 32 << 10  // a smaller tile is not worth the overlap
 	stagedLeast   = 16 << 10
 	stagedScratch = 16 << 20
 	stagedDepth   = 3
@@ -240,6 +241,7 @@ func staged(r Request) Choice {
 	switch r.Collective {
 	case plan.Broadcast, plan.Gather, plan.Scatter:
 		tile = min(oneWayTile, max(overlapLeast, r.Bytes/4))
+		tile = max(tile, min(oneWayMost, r.Bytes/128))
 	}
 	for tile > stagedLeast && r.Ranks*chunks*stagedDepth*tile > stagedScratch {
 		tile /= 2

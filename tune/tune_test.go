@@ -92,6 +92,19 @@ func TestForInsists(t *testing.T) {
 	}
 }
 
+// TestOneWayTiles: where bytes go one way only, tiles overlap in short messages,
+// stay in the cache in longer ones, and are few in the longest.
+func TestOneWayTiles(t *testing.T) {
+	for bytes, want := range map[int]int{128 << 10: 32 << 10, 256 << 10: 64 << 10, 1 << 20: 128 << 10, 16 << 20: 128 << 10, 256 << 20: 512 << 10} {
+		for _, c := range []plan.Collective{plan.Broadcast, plan.Gather, plan.Scatter} {
+			r := Request{Collective: c, Bytes: bytes, Ranks: 2, MappedScratch: true}
+			if got := Choose(r); got.Algo != c.String()+"/staged" || got.TileBytes != want {
+				t.Errorf("%v of %d bytes: %+v, want tiles of %d", c, bytes, got, want)
+			}
+		}
+	}
+}
+
 // TestStagedTiles: the more ranks, the smaller the tiles, so that the scratch
 // of all of them stays in the cache.
 func TestStagedTiles(t *testing.T) {
