@@ -203,8 +203,8 @@ func payloadBytes(c plan.Collective, block, ranks int) int {
 	return block
 }
 
-// placeAmong is where, of the blocks that a rank shows, that of a peer is: its own is
-// not among them.
+// placeAmong is where, of the blocks that a rank shows, that of a peer is: its
+// own is not among them.
 func placeAmong(rank, peer int) int {
 	if peer < rank {
 		return peer
