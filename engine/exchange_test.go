@@ -296,6 +296,34 @@ func TestSenderWhoNeverLooks(t *testing.T) {
 	}
 }
 
+// TestMessagesAfterClose: they are refused, also where there is no room for one
+// more and the sender would have to look into memory that has gone.
+func TestMessagesAfterClose(t *testing.T) {
+	for _, m := range media {
+		t.Run(m.name, func(t *testing.T) {
+			j := open(t, m, 2, "", nil, 1)
+			a, b := make([]byte, 8), make([]byte, 8)
+			for range 8 { // as many as a stream has lines
+				if err := j[0].Send(t.Context(), a, mem.U8, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := j[0].Close(); err != nil {
+				t.Fatal(err)
+			}
+			for name, call := range map[string]func() error{
+				"send":     func() error { return j[0].Send(t.Context(), a, mem.U8, 1) },
+				"recv":     func() error { return j[0].Recv(t.Context(), b, mem.U8, 1) },
+				"sendrecv": func() error { return j[0].SendRecv(t.Context(), a, 1, b, 1, mem.U8) },
+			} {
+				if err := call(); !errors.Is(err, link.ErrClosed) {
+					t.Errorf("%s: %v, want link.ErrClosed", name, err)
+				}
+			}
+		})
+	}
+}
+
 // TestLongSendWaits until the message has been fetched.
 func TestLongSendWaits(t *testing.T) {
 	j := open(t, media[0], 2, "", nil, 1)

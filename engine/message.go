@@ -55,13 +55,20 @@ func (c *Comm) SendRecv(ctx context.Context, send []byte, to int, recv []byte, f
 	if err := c.checkMessage("recv", recv, t, from); err != nil {
 		return err
 	}
-	if len(send) > c.post.short || !legalAlias(send, recv, noPlace) || !c.post.free(to) {
-		c.post.own.Send(send, t, to)
-		c.post.own.Recv(recv, t, from)
-		return c.post.own.run(ctx)
+	x := c.post.own
+	if len(send) > c.post.short || !legalAlias(send, recv, noPlace) {
+		x.Send(send, t, to)
+		x.Recv(recv, t, from)
+		return x.run(ctx)
 	}
 	if err := c.begin("exchange"); err != nil {
 		return err
+	}
+	if !c.post.free(to) {
+		x.Send(send, t, to)
+		x.Recv(recv, t, from)
+		defer x.reset()
+		return c.exit("exchange", x.progress(ctx))
 	}
 	_, err := c.post.stepSend(&message{buf: send, dtype: t, peer: to, call: noCollective})
 	if err == nil {
