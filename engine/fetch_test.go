@@ -3,6 +3,7 @@ package engine_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/tutti-go/tutti/algo"
@@ -35,6 +36,9 @@ func TestFetchByAddress(t *testing.T) {
 		}
 	}()
 	if ok, why := j[0].Attachable(); !ok {
+		if os.Getenv("CI") == "true" { // ranks of one process reach each other anywhere but under seccomp
+			t.Fatal(why)
+		}
 		t.Skip("NOT TESTED here: ", why)
 	}
 	for _, registered := range []bool{false, true} {
