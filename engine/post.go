@@ -26,10 +26,12 @@ import (
 // One writer each: s writes its lines and slots at d, d the counter of what it
 // has taken at s. What d has told in a parcel s finds when it takes that
 // parcel, or when it has no room and looks through those that have come; so
-// what is told once is never lost on one that only sends. A message is one parcel that holds it, or several that hold
-// it one slot after the other, or one that says where it lies, for d to fetch:
-// s then waits until that parcel is taken. Messages of a pair are matched in
-// order.
+// what is told once is never lost on one that only sends. It is told after d
+// has read slot and line, for no parcel leaves between the two.
+//
+// A message is one parcel that holds it, or several that hold it one slot after
+// the other, or one that says where it lies, for d to fetch: s then waits until
+// that parcel is taken. Messages of a pair are matched in order.
 type post struct {
 	comm  *Comm
 	out   []outgoing    // by receiver

@@ -28,8 +28,9 @@ const lineBytes = 64
 // Stream is Bytes for a destination that nobody reads soon, or that will have
 // left the cache by then. It writes past the cache where the processor can:
 // lines that are to be overwritten whole need not be fetched from memory, and
-// what is of use stays in the cache. With 256 MiB through slots that is 60 per
-// cent faster (measured on Zen 5).
+// what is of use stays in the cache. Two cores that copy 256 MiB between them
+// need about a fifth less time (measured on Zen 5: 10 to 11 ms instead of 12 to
+// 13).
 func Stream(dst, src []byte) {
 	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % lineBytes)
 	lines := (len(src) - head) / lineBytes
