@@ -3,7 +3,7 @@
 .PHONY: help test fmt vet lint build generated unit race arm64 fuzz generate peers bench clean
 
 GO       ?= go
-FUZZTIME ?= 10s
+FUZZTIME ?= 100000x
 LINT     := build/bin/golangci-lint
 # What is timed or starts processes by the dozen is not run under the race
 # detector; everything else is.
@@ -49,7 +49,7 @@ arm64: ## cross-compile; run the kernels under QEMU where it is installed
 	GOOS=linux GOARCH=arm64 $(GO) build ./...
 	@ci/arm64-kernels
 
-fuzz: ## each fuzz target for FUZZTIME
+fuzz: ## each fuzz target, FUZZTIME inputs
 	@FUZZTIME=$(FUZZTIME) ci/fuzz-all
 
 generate: ## make the generated assembly again
