@@ -4,6 +4,7 @@ import (
 	"context"
 	"unsafe"
 
+	"github.com/tutti-go/tutti/internal/fence"
 	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
@@ -109,6 +110,7 @@ func (s stamp) signature() Signature {
 func stampIn(c *link.Counter) *stamp { return (*stamp)(unsafe.Pointer(&c.Data[0])) }
 
 func newDoor(l *layout, controls [][]byte, own int) door {
+	fence.Usable() // asks the kernel now, not in the first call that raises ahead
 	d := door{own: own, src: make([]unsafe.Pointer, len(controls))}
 	for i := range d.lines {
 		line := &d.lines[i]
@@ -237,7 +239,7 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	if n.shows {
 		d.show(n.collective, n.block, p.mine, send)
 	}
-	d.raise(l, n.stamp)
+	d.raise(l, n.stamp, n.needs != needsNone)
 	switch {
 	case n.needs == needsNone:
 	case n.needs >= 0:
@@ -280,7 +282,7 @@ func (d *door) meet(ctx context.Context, waiters []link.Waiter, k *call, show bo
 			d.show(k.collective, k.block, p.mine, k.in)
 		}
 	}
-	d.raise(l, own)
+	d.raise(l, own, true)
 	if err := d.waitAll(ctx, waiters, l, s); err != nil || !show {
 		return false, err
 	}
@@ -346,11 +348,16 @@ func inAnnex(payload int, rooted bool) bool {
 // lineBytes is the room for a payload in a line.
 const lineBytes = link.LineBytes - 8 - stampBytes
 
-// raise shows what is in the line and the slot.
-func (d *door) raise(l *line, s stamp) {
+// raise shows what is in the line and the slot. waits says that this rank now
+// waits for others.
+func (d *door) raise(l *line, s stamp, waits bool) {
 	own := l.counters[d.own]
 	*stampIn(own) = s
-	own.Raise(d.calls)
+	if waits {
+		own.Raise(d.calls)
+	} else {
+		own.RaiseAhead(d.calls)
+	}
 	if d.entered+doorLines-1 > d.calls {
 		// A write that means nothing fetches the next call's line for writing
 		// while this call waits. That line was last used by call

@@ -45,7 +45,7 @@ func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
 	if payload > 0 {
 		c.showBlocks(k, mine, head)
 	}
-	d.raise(l, s)
+	d.raise(l, s, true)
 	if err := d.waitAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
 		return false, err
 	}

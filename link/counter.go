@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/tutti-go/tutti/internal/fence"
 	"github.com/tutti-go/tutti/internal/futex"
 	"github.com/tutti-go/tutti/internal/spin"
 )
@@ -31,10 +32,11 @@ const CounterBytes = 2 * LineBytes
 //     and a load acquires.
 //   - sleepers is changed by readers that are about to sleep and read by the
 //     raiser after it stored value. Store-then-load on one side against
-//     add-then-load on the other is Dekker's pattern: under sequential
-//     consistency either the raiser sees the sleeper or the sleeper sees the
-//     value. A process that dies asleep leaves sleepers too high; the only
-//     consequence is a futile wake for each raise.
+//     add-then-load on the other is Dekker's pattern: either the raiser sees
+//     the sleeper or the sleeper sees the value. Between the two come a full
+//     fence of each, or one of the sleeper that counts for both (package
+//     fence), as RaiseAhead asks. A process that dies asleep leaves sleepers
+//     too high; the only consequence is a futile wake for each raise.
 //   - wake is the futex word, bumped by the raiser between value and the
 //     wake-up, so that a sleeper who checked too early does not fall asleep.
 //
@@ -90,6 +92,21 @@ func (c *Counter) Raise(v uint64) {
 	}
 }
 
+// RaiseAhead is Raise for a rank that goes on without waiting for anybody: it
+// does not wait either until the count is visible, nor until what it stands for
+// is. So the raiser's look at sleepers may come before its store; the sleeper's
+// heavy fence keeps the pattern whole.
+func (c *Counter) RaiseAhead(v uint64) {
+	if !fence.Usable() {
+		c.Raise(v)
+		return
+	}
+	fence.Light(&c.value, v)
+	if c.sleepers.Load() != 0 {
+		c.rouse()
+	}
+}
+
 // rouse wakes every sleeper, to look at the count (or at a Fault) again.
 func (c *Counter) rouse() {
 	c.wake.Add(1)
@@ -100,6 +117,7 @@ func (c *Counter) rouse() {
 // the end of timeout, whichever is first.
 func (c *Counter) sleep(v uint64, timeout time.Duration) {
 	c.sleepers.Add(1)
+	fence.Heavy()
 	word := c.wake.Load()
 	if c.value.Load() < v {
 		futex.Wait(&c.wake, word, timeout)

@@ -11,7 +11,7 @@ package move
 import "unsafe"
 
 // stringMoveBytes is where the string move's start-up cost has paid off.
-const stringMoveBytes = 1024
+const stringMoveBytes = 2048
 
 // Bytes copies src to dst, which must be as long and must not overlap it in
 // part.
