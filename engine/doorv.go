@@ -7,73 +7,98 @@ import (
 
 	"github.com/tutti-go/tutti/internal/move"
 	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/tune"
 )
 
 // The v forms in which every rank needs something of every other take the door
 // as well, though no rank knows what the others bring. Each shows the sizes of
-// its blocks and, behind them, the blocks; or, where that is too much, that it
-// is: then all see it, and go on by giving notice, at the price of one more
-// synchronisation.
+// its blocks and, behind them, the blocks; or it gives notice and shows that it
+// did. If all do the one, the call is done; if all do the other, they have met.
+// Where some do this and some that, all see it and meet once more.
 
-// vectorBytes is the most that a rank shows of a v form.
+// vectorBytes is the most that a rank shows of a v form whose buffers peers can
+// map.
 const vectorBytes = 8 << 10
 
 // sizeBytes is what the size of a block takes.
 const sizeBytes = 4
 
-// knockVector takes a v form through the door. It reports whether that was
-// all; if not, nothing has happened but that all know it.
-func (c *Comm) knockVector(ctx context.Context, k *call) (bool, error) {
+// knockVector takes a v form through the door. It reports whether that was all,
+// and if not, whether all have given notice.
+func (c *Comm) knockVector(ctx context.Context, k *call) (done, noticed bool, err error) {
 	d := &c.door
 	ins := k.collective.Blocks(plan.In, c.rank, 0, c.size)
 	outs := k.collective.Blocks(plan.Out, c.rank, 0, c.size)
 	head := ((ins+outs)*sizeBytes + 7) / 8 * 8
-	payload, s := head+len(k.in), stampOf(k)
-	if payload > vectorBytes || len(k.out) > c.size*vectorBytes {
-		payload, s = 0, s|stampLarge
+	payload, s := head+len(k.in)-k.ownBytes(c.rank), stampOf(k)
+	shows := payload <= vectorBytes && len(k.out) <= c.size*vectorBytes
+	c.met++
+	if !shows {
+		c.locate(k)
+		most := tune.OneShotLimit(k.collective)
+		fits := payload-head <= most && payload <= slotBytes && len(k.out) <= c.size*most
+		if shows = fits && !c.locatedAll(k); !shows {
+			c.writeNotice(k)
+			s |= stampLarge
+		}
 	}
 	// All use the same slot, whatever they bring.
 	l := d.next()
 	p, err := d.room(ctx, c.waiters, l, slotBytes, false)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	mine := l.mine
-	if payload > len(mine) {
-		mine, s = p.mine, s|stampSlot
-	}
-	if payload > 0 {
+	if shows {
+		if payload > len(mine) {
+			mine, s = p.mine, s|stampSlot
+		}
 		c.showBlocks(k, mine, head)
 	}
 	d.raise(l, s, true)
 	if err := d.waitAll(ctx, c.waiters, l, s&^stampLocal); err != nil {
-		return false, err
+		return false, false, err
 	}
-	if s&stampLarge != 0 {
-		return false, nil
-	}
+	done, noticed = shows, !shows
 	for rank, counter := range l.counters {
 		if rank == d.own {
-			d.src[rank] = pointer(mine)
 			continue
 		}
 		theirs := *stampIn(counter)
 		if theirs&stampLarge != 0 {
-			return false, nil
+			done = false
+		} else {
+			noticed = false
 		}
 		if d.src[rank] = l.at[rank]; theirs&stampSlot != 0 {
 			d.src[rank] = p.at[rank]
 		}
 	}
-	if err = c.shape.read(k, c.shownRows(ins, outs)); err == nil {
-		c.takeVector(k, head)
+	switch {
+	case done:
+		d.src[d.own] = pointer(mine)
+		if err = c.shape.read(k, c.shownRows(ins, outs)); err == nil {
+			c.takeVector(k, head)
+		}
+	case !noticed: // they will be looked up again
+		c.in.letGo()
+		c.out.letGo()
 	}
 	clear(d.src)
-	return true, err
+	return done, noticed, err
+}
+
+// ownBytes is the size of the block that a rank of a v form has for itself among
+// those for all; it is not shown.
+func (k *call) ownBytes(rank int) int {
+	if k.inCounts == nil {
+		return 0
+	}
+	return k.inCounts[rank] * k.dtype.Size()
 }
 
 // showBlocks writes the sizes of this rank's blocks, of In and of Out, and the
-// blocks of In.
+// blocks of In that others need.
 func (c *Comm) showBlocks(k *call, to []byte, head int) {
 	sizes := unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(to))), head/sizeBytes)
 	at := 0
@@ -90,9 +115,13 @@ func (c *Comm) showBlocks(k *call, to []byte, head int) {
 			at++
 		}
 	}
-	if len(k.in) > 0 {
-		move.Bytes(to[head:][:len(k.in)], k.in)
+	before, after := k.in, []byte(nil)
+	if k.inCounts != nil {
+		own := k.ownOffset(k.inCounts, c.rank)
+		before, after = k.in[:own], k.in[own+k.ownBytes(c.rank):]
 	}
+	move.Bytes(to[head:][:len(before)], before)
+	move.Bytes(to[head+len(before):][:len(after)], after)
 }
 
 // shownRows returns the sizes that the ranks show as rows of a notice. None is
@@ -106,9 +135,12 @@ func (c *Comm) shownRows(ins, outs int) [][]uint64 {
 	}
 	for rank, src := range c.door.src {
 		sizes, row := unsafe.Slice((*uint32)(src), ins+outs), c.shown[rank]
-		left := uint64(vectorBytes)
+		left := uint64(slotBytes - (ins+outs)*sizeBytes)
 		for i, size := range sizes[:ins] {
-			row[i] = min(uint64(size), left)
+			if row[i] = uint64(size); ins > 1 && i == rank { // which is not among what it shows
+				continue
+			}
+			row[i] = min(row[i], left)
 			left -= row[i]
 		}
 		for i, size := range sizes[ins:] {
@@ -128,9 +160,12 @@ func (c *Comm) takeVector(k *call, head int) {
 		at := c.shape.offset(plan.In, rank, position)
 		if rank == c.rank {
 			d.src[rank] = unsafe.Add(pointer(k.in), at)
-		} else {
-			d.src[rank] = unsafe.Add(d.src[rank], head+at)
+			continue
 		}
+		if rank < position { // its own block is before ours, and not there
+			at -= int(c.shown[rank][rank])
+		}
+		d.src[rank] = unsafe.Add(d.src[rank], head+at)
 	}
 	if k.collective == plan.ReduceScatter {
 		if len(k.out) > 0 {

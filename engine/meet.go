@@ -17,6 +17,7 @@ import (
 // says that all payloads are in the door's slots.
 func (c *Comm) meet(ctx context.Context, k *call) (shown bool, err error) {
 	c.met++
+	c.locate(k)
 	c.writeNotice(k)
 	if !c.mapped {
 		if err := c.arrive(); err != nil {
@@ -33,7 +34,7 @@ func (c *Comm) meet(ctx context.Context, k *call) (shown bool, err error) {
 		return false, c.compare(k)
 	}
 	fits := c.fitsDoor(k)
-	shown, err = c.door.meet(ctx, c.waiters, k, fits && !c.reachable(c.rank))
+	shown, err = c.door.meet(ctx, c.waiters, k, fits && !c.locatedAll(k))
 	if err == nil && fits { // the door has compared all there is
 		c.shape.uniform(k.block)
 	} else if err == nil {
@@ -62,6 +63,15 @@ func (c *Comm) arrive() error {
 	return nil
 }
 
+// locate finds out in which regions this rank's buffers are, and keeps them
+// there until they are let go.
+func (c *Comm) locate(k *call) { c.in, c.out = c.family.locate(k.in), c.family.locate(k.out) }
+
+// locatedAll reports whether peers can map all of this rank's buffers.
+func (c *Comm) locatedAll(k *call) bool {
+	return (c.in.region != 0 || len(k.in) == 0) && (c.out.region != 0 || len(k.out) == 0)
+}
+
 // writeNotice says what this rank calls and where its buffers are.
 func (c *Comm) writeNotice(k *call) {
 	n := notice{
@@ -69,7 +79,6 @@ func (c *Comm) writeNotice(k *call) {
 		root: uint16(k.root), wire: uint8(k.wire),
 		inBytes: uint64(len(k.in)), outBytes: uint64(len(k.out)),
 	}
-	c.in, c.out = c.family.locate(k.in), c.family.locate(k.out)
 	n.inRegion, n.inAt = c.in.notice(k.in)
 	n.outRegion, n.outAt = c.out.notice(k.out)
 	if c.cfg.FetchByAddress && c.family.attach {

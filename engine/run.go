@@ -56,6 +56,7 @@ func (c *Comm) request(k *call) tune.Request {
 // run takes a call from arrival to return.
 func (c *Comm) run(ctx context.Context, k *call) error {
 	request := c.request(k)
+	noticed := false
 	if c.mapped {
 		request.Blind = true
 		choice := c.choose(k, request)
@@ -63,7 +64,9 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		case choice.IsMessages():
 			return c.byMessages(ctx, k)
 		case k.vector && choice.IsOneShot():
-			if done, err := c.knockVector(ctx, k); done || err != nil {
+			var done bool
+			var err error
+			if done, noticed, err = c.knockVector(ctx, k); done || err != nil {
 				return err
 			}
 		case k.collective == plan.Barrier || choice.IsOneShot():
@@ -86,7 +89,13 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		}
 		return c.execute(ctx, p, k)
 	}
-	shown, err := c.meet(ctx, k)
+	var shown bool
+	var err error
+	if noticed {
+		err = c.compare(k)
+	} else {
+		shown, err = c.meet(ctx, k)
+	}
 	if err != nil {
 		return err
 	}

@@ -136,9 +136,10 @@ func (r *Request) blindLimit() int {
 	return blindBytesCrowded
 }
 
-// oneShotLimit is up to where ordinary memory is shown rather than staged.
-func (r *Request) oneShotLimit() int {
-	switch r.Collective {
+// OneShotLimit is the most bytes of ordinary memory that a rank shows in a
+// collective rather than stage them.
+func OneShotLimit(c plan.Collective) int {
+	switch c {
 	case plan.ReduceScatter, plan.AllToAll:
 		return OneShotBytes
 	}
@@ -178,7 +179,7 @@ func Choose(r Request) Choice {
 		return Choice{}
 	case r.MappedData:
 		return r.choice("direct", directTile, 1)
-	case !r.Uneven && shown <= r.oneShotLimit():
+	case !r.Uneven && shown <= OneShotLimit(r.Collective):
 		return r.choice("oneshot", OneShotBytes, 2)
 	}
 	return staged(r)

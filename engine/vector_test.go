@@ -1,0 +1,137 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
+)
+
+// vectorSizes are elements of 8 bytes: nothing, what fits a line, what fits the
+// door, what ordinary memory shows there, what it does not.
+var vectorSizes = []int{0, 1, 3, 100, 900, 1500, 3000, 9000}
+
+// drawVector draws the elements of the block from a to b, by [a][b]. Mostly all
+// are of a size, so that all ranks show theirs or all give notice.
+func drawVector(rng *rand.Rand, n int) [][]int {
+	usual := vectorSizes[rng.IntN(len(vectorSizes))]
+	sizes := make([][]int, n)
+	for a := range sizes {
+		for range n {
+			size := usual
+			if rng.IntN(4) == 0 {
+				size = vectorSizes[rng.IntN(len(vectorSizes))]
+			}
+			sizes[a] = append(sizes[a], size)
+		}
+	}
+	return sizes
+}
+
+// TestVectorsInALongRow: v forms of all sizes, one after the other, of ranks of
+// which some show their blocks at the door and some give notice.
+func TestVectorsInALongRow(t *testing.T) {
+	calls := 300
+	if testing.Short() {
+		calls = 100
+	}
+	const n = 3
+	most := n * vectorSizes[len(vectorSizes)-1]
+	for _, m := range media[:2] {
+		t.Run(m.name, func(t *testing.T) {
+			j := open(t, m, n, "", nil, 1)
+			var buffers [2][2][][]byte // by kind of memory, in or out, rank
+			for kind := range buffers {
+				for i := range buffers[kind] {
+					buffers[kind][i] = j.buffers(t, 8*most, kind == 1)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			onEveryRank(t, n, func(r int) error {
+				shared, own := rand.New(rand.NewPCG(9, n)), rand.New(rand.NewPCG(9, uint64(r)))
+				for call := range calls {
+					collective := []plan.Collective{plan.AllGather, plan.ReduceScatter, plan.AllToAll}[shared.IntN(3)]
+					sizes := drawVector(shared, n)
+					in := mem.Slice[int64](buffers[own.IntN(8)/7][0][r])
+					out := mem.Slice[int64](buffers[own.IntN(8)/7][1][r])
+					if err := vectorCall(ctx, j, r, call, collective, sizes, in, out); err != nil {
+						return fmt.Errorf("call %d, %vv of %v: %w", call, collective, sizes, err)
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// vectorCall makes one call on one rank, and checks what comes of it. What rank
+// a brings as element i of the block for b is shown(call*n+b, a, i).
+func vectorCall(ctx context.Context, j job, r, call int, collective plan.Collective, sizes [][]int, in, out []int64) error {
+	n := len(j)
+	block := func(a, b int) []int64 {
+		x := make([]int64, sizes[a][b])
+		for i := range x {
+			x[i] = shown(call*n+b, a, i)
+		}
+		return x
+	}
+	column := func(b int) (counts []int) {
+		for a := range n {
+			counts = append(counts, sizes[a][b])
+		}
+		return counts
+	}
+	var want []int64
+	ins := in[:0]
+	var run func(send, recv []byte) error
+	switch collective {
+	case plan.AllGather: // everybody gets the block from a to 0
+		ins = append(ins, block(r, 0)...)
+		for a := range n {
+			want = append(want, block(a, 0)...)
+		}
+		run = func(send, recv []byte) error {
+			return j[r].AllGatherV(ctx, send, recv, column(0), mem.I64)
+		}
+	case plan.ReduceScatter: // block b is as long as that from b to 0
+		for b := range n {
+			for i := range sizes[b][0] {
+				ins = append(ins, shown(call*n+b, r, i))
+			}
+		}
+		for i := range sizes[r][0] {
+			var s int64
+			for a := range n {
+				s += shown(call*n+r, a, i)
+			}
+			want = append(want, s)
+		}
+		run = func(send, recv []byte) error {
+			return j[r].ReduceScatterV(ctx, send, recv, column(0), mem.I64, mem.Sum)
+		}
+	default:
+		for b := range n {
+			ins = append(ins, block(r, b)...)
+			want = append(want, block(b, r)...)
+		}
+		run = func(send, recv []byte) error {
+			return j[r].AllToAllV(ctx, send, sizes[r], recv, column(r), mem.I64)
+		}
+	}
+	out = out[:len(want)]
+	clear(out)
+	if err := run(mem.Bytes(ins), mem.Bytes(out)); err != nil {
+		return err
+	}
+	for i, x := range want {
+		if out[i] != x {
+			return fmt.Errorf("element %d is %d, want %d", i, out[i], x)
+		}
+	}
+	return nil
+}
