@@ -186,9 +186,7 @@ func (c *Comm) fits(p *program, r tune.Request) error {
 func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.pieceUnit = k.wire.unit()
 	p.tiles = p.tilesFor(c.shape.largest)
-	// While the cache holds most of it, what stays there saves more than is
-	// lost by fetching what is overwritten.
-	p.streams = c.mapped && c.footprint() > c.cfg.CacheBytes/2*3
+	p.streams = c.mapped && c.footprint() >= c.streamFrom(p)
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
@@ -221,6 +219,18 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 		a.way = p.wayOf(a)
 	}
 	return nil
+}
+
+// streamFrom is the footprint from which results are written past the cache.
+// While it holds most of a call's bytes, what stays there saves more than is
+// lost by fetching what is overwritten. A core on which nothing happens but
+// that slots are emptied has no use for it, and only drives out what the others
+// still have to read.
+func (c *Comm) streamFrom(p *program) int {
+	if p.collective.Rooted() && !p.collective.Reduces() && !p.reach.PeerData && !c.crowded {
+		return c.cfg.CacheBytes
+	}
+	return c.cfg.CacheBytes / 2 * 3
 }
 
 // footprint is how many bytes the buffers of all ranks take in the present
