@@ -239,7 +239,7 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 	if n.shows {
 		d.show(n.collective, n.block, p.mine, send)
 	}
-	d.raise(l, n.stamp, n.needs != needsNone)
+	d.raise(l, n.stamp, !n.rooted)
 	switch {
 	case n.needs == needsNone:
 	case n.needs >= 0:
@@ -348,12 +348,12 @@ func inAnnex(payload int, rooted bool) bool {
 // lineBytes is the room for a payload in a line.
 const lineBytes = link.LineBytes - 8 - stampBytes
 
-// raise shows what is in the line and the slot. waits says that this rank now
-// waits for others.
-func (d *door) raise(l *line, s stamp, waits bool) {
+// raise shows what is in the line and the slot. mutual says that ranks wait for
+// each other; in a rooted call whoever waits is waited for by nobody.
+func (d *door) raise(l *line, s stamp, mutual bool) {
 	own := l.counters[d.own]
 	*stampIn(own) = s
-	if waits {
+	if mutual {
 		own.Raise(d.calls)
 	} else {
 		own.RaiseAhead(d.calls)
