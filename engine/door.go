@@ -86,6 +86,8 @@ const (
 	stampRoot       = 12
 	stampBlock      = 28
 	mostStamped     = 1<<(61-stampBlock) - 1
+
+	stampSize = stamp(mostStamped) << stampBlock
 )
 
 func stampOf(k *call) stamp {

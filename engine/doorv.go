@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"unsafe"
 
 	"github.com/tutti-go/tutti/internal/move"
@@ -179,69 +178,4 @@ func (c *Comm) takeVector(k *call, head int) {
 		to := c.shape.offset(plan.Out, c.rank, rank)
 		fetch(k.out[to:to+k.outCounts[rank]*k.dtype.Size()], src)
 	}
-}
-
-// byMessages makes a rooted call of messages between the root and the others.
-// In a v form each pair knows how long its block is, and nobody need know more.
-// Otherwise it is for calls of middling size: a rank that has sent what it has
-// to send need not wait for the others.
-func (c *Comm) byMessages(ctx context.Context, k *call) error {
-	x := c.post.own
-	x.call = k.collective
-	defer x.reset()
-	switch {
-	case c.rank == k.root && k.collective == plan.Broadcast:
-		for rank := range c.size {
-			if rank != c.rank {
-				x.Send(k.in, k.dtype, rank)
-			}
-		}
-		fetch(k.out, pointer(k.in))
-	case c.rank != k.root && k.collective == plan.Gather:
-		x.Send(k.in, k.dtype, k.root)
-	case c.rank != k.root:
-		x.Recv(k.out, k.dtype, k.root)
-	default:
-		many, counts, own := k.out, k.outCounts, k.in
-		if k.collective == plan.Scatter {
-			many, counts, own = k.in, k.inCounts, k.out
-		}
-		at := 0
-		for rank := range c.size {
-			bytes := k.block
-			if counts != nil {
-				bytes = counts[rank] * k.dtype.Size()
-			}
-			block := many[at:][:bytes]
-			at += bytes
-			switch {
-			case rank != c.rank && k.collective == plan.Gather:
-				x.Recv(block, k.dtype, rank)
-			case rank != c.rank:
-				x.Send(block, k.dtype, rank)
-			case len(block) == 0 || pointer(block) == pointer(own):
-			case k.collective == plan.Gather:
-				move.Bytes(block, own)
-			default:
-				move.Bytes(own, block)
-			}
-		}
-	}
-	if err := x.progress(ctx); err != nil {
-		return c.countError(k, err)
-	}
-	return nil
-}
-
-// countError says of two ranks that met in the same call and with the same
-// type that they disagree in the size.
-func (c *Comm) countError(k *call, err error) error {
-	var m *MismatchError
-	if !errors.As(err, &m) || m.Mine.Call != m.Theirs.Call || m.Mine.Type != m.Theirs.Type {
-		return err
-	}
-	if sends := (k.collective == plan.Scatter) == (c.rank == k.root); sends {
-		return &CountError{Call: k.name(), From: c.rank, To: m.Rank, Sent: m.Mine.Bytes, Expected: m.Theirs.Bytes}
-	}
-	return &CountError{Call: k.name(), From: m.Rank, To: c.rank, Sent: m.Theirs.Bytes, Expected: m.Mine.Bytes}
 }

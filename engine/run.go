@@ -61,6 +61,8 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		request.Blind = true
 		choice := c.choose(k, request)
 		switch {
+		case choice.IsMessages() && k.vector:
+			return c.knockRooted(ctx, k)
 		case choice.IsMessages():
 			return c.byMessages(ctx, k)
 		case k.vector && choice.IsOneShot():
