@@ -107,6 +107,7 @@ type Comm struct {
 	pinner   runtime.Pinner
 	base     uint64 // progress before the current call
 	knocks   [collectives]knock
+	vectors  [collectives]vectorCall
 	knocked  knock // the last call of the door that is not among them
 	shape    shape
 	rows     [][]uint64 // of the present call, by rank; for v forms

@@ -31,10 +31,15 @@ func (c *Comm) do(ctx context.Context, k *call) error {
 		return c.exit(name, nil)
 	}
 	err = c.run(ctx, k)
+	c.dropBuffers()
+	return c.exit(name, err)
+}
+
+// dropBuffers ends the use of the caller's buffers.
+func (c *Comm) dropBuffers() {
 	c.in.letGo()
 	c.out.letGo()
 	c.pinner.Unpin()
-	return c.exit(name, err)
 }
 
 // alone is a collective among one rank.
@@ -55,22 +60,19 @@ func (c *Comm) request(k *call) tune.Request {
 
 // run takes a call from arrival to return.
 func (c *Comm) run(ctx context.Context, k *call) error {
-	request := c.request(k)
-	noticed := false
 	if c.mapped {
+		request := c.request(k)
 		request.Blind = true
 		choice := c.choose(k, request)
 		switch {
 		case choice.IsMessages() && k.vector:
+			c.remember(k)
 			return c.knockRooted(ctx, k)
 		case choice.IsMessages():
 			return c.byMessages(ctx, k)
 		case k.vector && choice.IsOneShot():
-			var done bool
-			var err error
-			if done, noticed, err = c.knockVector(ctx, k); done || err != nil {
-				return err
-			}
+			c.remember(k)
+			return c.runVector(ctx, k)
 		case k.collective == plan.Barrier || choice.IsOneShot():
 			n := &c.knocks[k.collective]
 			if k.async { // a blocking call may be looking at it before it waits for this one
@@ -78,11 +80,10 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 			}
 			return c.knock(ctx, k, n)
 		}
-		request.Blind = false
 	}
 	if !c.mapped && !k.vector {
 		c.shape.uniform(k.block)
-		p, err := c.program(k, c.choose(k, request))
+		p, err := c.program(k, c.choose(k, c.request(k)))
 		if err != nil {
 			return err
 		}
@@ -91,16 +92,42 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		}
 		return c.execute(ctx, p, k)
 	}
-	var shown bool
-	var err error
-	if noticed {
+	shown, err := c.meet(ctx, k)
+	if err != nil {
+		return err
+	}
+	return c.runNoticed(ctx, k, shown)
+}
+
+// runVector takes a v form from the door to its return.
+func (c *Comm) runVector(ctx context.Context, k *call) error {
+	done, noticed, err := c.knockVector(ctx, k)
+	switch {
+	case done || err != nil:
+		return err
+	case noticed:
 		err = c.compare(k)
-	} else {
-		shown, err = c.meet(ctx, k)
+	default:
+		_, err = c.meet(ctx, k)
 	}
 	if err != nil {
 		return err
 	}
+	return c.runNoticed(ctx, k, false)
+}
+
+// remember leaves a v form for the next of its kind. A blocking call may be
+// looking there before it waits for an asynchronous one.
+func (c *Comm) remember(k *call) {
+	if !k.async {
+		c.vectors[k.collective].remember(k, c.inPlace(k))
+	}
+}
+
+// runNoticed takes a call of which all have given notice to its return. shown
+// is as for meet.
+func (c *Comm) runNoticed(ctx context.Context, k *call, shown bool) error {
+	request := c.request(k)
 	if request.MappedData = !shown && c.allReachable(); k.vector {
 		request.Bytes = c.shape.largest
 	}
