@@ -40,7 +40,7 @@ func (v *vectorCall) matches(k *call) bool {
 }
 
 // callVector runs a v form when those before it are done.
-func (c *Comm) callVector(ctx context.Context, k call) error {
+func (c *Comm) callVector(ctx context.Context, k *call) error {
 	// A rank says nothing with what it does not bring.
 	switch {
 	case k.collective == plan.Gather && c.rank != k.root:
@@ -49,8 +49,8 @@ func (c *Comm) callVector(ctx context.Context, k call) error {
 		k.in, k.inCounts = nil, nil
 	}
 	v := &c.vectors[k.collective]
-	if !v.matches(&k) {
-		return c.call(ctx, k)
+	if !v.matches(k) {
+		return c.call(ctx, *k)
 	}
 	k.kernel, k.divisor = v.kernel, v.divisor
 	name := vectorNames[k.collective]
@@ -64,9 +64,9 @@ func (c *Comm) callVector(ctx context.Context, k call) error {
 	}
 	var err error
 	if k.collective.Rooted() {
-		err = c.knockRooted(ctx, &k)
+		err = c.knockRooted(ctx, k)
 	} else {
-		err = c.runVector(ctx, &k)
+		err = c.runVector(ctx, k)
 	}
 	c.dropBuffers()
 	return c.exit(name, err)

@@ -76,9 +76,13 @@ func (c *Comm) knockVector(ctx context.Context, k *call) (done, noticed bool, er
 	switch {
 	case done:
 		d.src[d.own] = pointer(mine)
-		if err = c.shape.read(k, c.shownRows(ins, outs)); err == nil {
-			c.takeVector(k, head)
+		if !c.shape.isOf(k.collective, d.src, ins+outs) {
+			if err = c.shape.read(k, c.shownRows(ins, outs)); err != nil {
+				break
+			}
+			c.shape.keep(k.collective, d.src, ins+outs)
 		}
+		c.takeVector(k, head)
 	case !noticed: // they will be looked up again
 		c.in.letGo()
 		c.out.letGo()

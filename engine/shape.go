@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"slices"
+	"unsafe"
+
 	"github.com/tutti-go/tutti/plan"
 )
 
@@ -18,6 +21,11 @@ type shape struct {
 	sizes   []int    // by block of data
 	offsets [2][]int // by In and Out; rank*ranks + position in the buffer
 	largest int      // of all blocks
+
+	// Of what the ranks showed at the door, if that is what the shape was read
+	// from: the collective, and everybody's sizes.
+	of    plan.Collective
+	shown []uint32
 }
 
 // uniform makes the shape of a call whose blocks are alike.
@@ -39,13 +47,35 @@ func (s *shape) offset(buf plan.Buf, rank, position int) int {
 	return position * s.block
 }
 
+// isOf reports whether the shape was read from the same sizes, of which each
+// rank shows so many.
+func (s *shape) isOf(c plan.Collective, shown []unsafe.Pointer, each int) bool {
+	if !s.vector || s.of != c || len(s.shown) != len(shown)*each {
+		return false
+	}
+	for rank, sizes := range shown {
+		if !slices.Equal(s.shown[rank*each:][:each], unsafe.Slice((*uint32)(sizes), each)) {
+			return false
+		}
+	}
+	return true
+}
+
+// keep notes from which sizes the shape was read.
+func (s *shape) keep(c plan.Collective, shown []unsafe.Pointer, each int) {
+	s.of = c
+	for _, sizes := range shown {
+		s.shown = append(s.shown, unsafe.Slice((*uint32)(sizes), each)...)
+	}
+}
+
 // read makes the shape of a v form from everybody's rows, and finds ranks that
 // disagree. rows is by rank: n sizes of the blocks in In, then n of those in
 // Out; where a buffer has one block, only the first counts, and where it has
 // none, none.
 func (s *shape) read(k *call, rows [][]uint64) error {
 	n := len(rows)
-	s.ranks, s.vector, s.largest = n, true, 0
+	s.ranks, s.vector, s.largest, s.shown = n, true, 0, s.shown[:0]
 	if s.sizes == nil {
 		s.sizes = make([]int, n*n)
 		s.offsets = [2][]int{make([]int, n*n), make([]int, n*n)}
