@@ -20,9 +20,9 @@ import (
 // its own until it has run.
 //
 // Between two ranks, messages are matched in the order in which they are
-// sent and received, over all exchanges; GatherV and ScatterV, which are made
-// of messages too, have their place in that order. Bytes and type must be the same on
-// both sides. A rank may send to itself, where it receives in the same
+// sent and received, over all exchanges; GatherV and ScatterV, whose long blocks
+// are messages too, have their place in that order. Bytes and type must be the
+// same on both sides. A rank may send to itself, where it receives in the same
 // exchange or the message is short.
 type Exchange struct {
 	comm *Comm
@@ -284,7 +284,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 			m.waitFor = o.number
 			return true, err
 		}
-		part := m.buf[m.done:][:min(len(m.buf)-m.done, postSlotBytes(c.size))]
+		part := m.buf[m.done:][:min(len(m.buf)-m.done, c.partBytes(m))]
 		what.part = uint32(len(part))
 		if err := p.send(m.peer, what, part); err != nil {
 			return true, err
@@ -294,6 +294,18 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 	}
 	m.state = messageDone
 	return true, nil
+}
+
+// partBytes is how much of a message one slot takes at most. A message that
+// fits into all slots is sent without waiting. A longer one goes round them; if
+// it goes one way only, in halves, since one rank fills them all before the
+// other has emptied the first, and they should stay in the cache meanwhile.
+func (c *Comm) partBytes(m *message) int {
+	slot := postSlotBytes(c.size)
+	if m.call != noCollective && len(m.buf) > postLines*slot {
+		return slot / 2
+	}
+	return slot
 }
 
 // fetched looks whether the receiver has fetched a message.
