@@ -268,10 +268,9 @@ func (d *door) call(ctx context.Context, waiters []link.Waiter, n *knock, send, 
 }
 
 // meet is how ranks meet before a call that the door alone does not do; or that
-// it does after all, if they show their payloads along: to show is for those
-// that could and whose buffers cannot be mapped. shown says that all have; then
-// what they showed may be taken. Ranks all of whose buffers are mapped show
-// nothing, so if some are and some not, nothing is gained.
+// it does after all, if they show their payloads along. shown says that all
+// have; then what they showed may be taken. If some show theirs and some do
+// not, nothing is gained.
 func (d *door) meet(ctx context.Context, waiters []link.Waiter, k *call, show bool) (shown bool, err error) {
 	l, s := d.next(), stampOf(k)
 	p, err := d.room(ctx, waiters, l, slotBytes, false)

@@ -36,7 +36,7 @@ func (c *Comm) knockVector(ctx context.Context, k *call) (done, noticed bool, er
 		c.locate(k)
 		most := tune.OneShotLimit(k.collective)
 		fits := payload-head <= most && payload <= slotBytes && len(k.out) <= c.size*most
-		if shows = fits && !c.locatedAll(k); !shows {
+		if shows = fits && (c.crowded || !c.locatedAll(k)); !shows {
 			c.writeNotice(k)
 			s |= stampLarge
 		}

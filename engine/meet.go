@@ -34,13 +34,24 @@ func (c *Comm) meet(ctx context.Context, k *call) (shown bool, err error) {
 		return false, c.compare(k)
 	}
 	fits := c.fitsDoor(k)
-	shown, err = c.door.meet(ctx, c.waiters, k, fits && !c.locatedAll(k))
+	shown, err = c.door.meet(ctx, c.waiters, k, fits && c.shows(k))
 	if err == nil && fits { // the door has compared all there is
 		c.shape.uniform(k.block)
 	} else if err == nil {
 		err = c.compare(k)
 	}
 	return shown, err
+}
+
+// shows reports whether a rank should show its payload as it gives notice of a
+// call: where that would be all, if the others did. Ranks that can map each
+// other's buffers do so only with more ranks than cores, when a copy costs less
+// than meeting again at the end; but in an allreduce each would read everything.
+func (c *Comm) shows(k *call) bool {
+	if c.locatedAll(k) && (!c.crowded || k.collective == plan.AllReduce) {
+		return false
+	}
+	return c.choose(k, c.request(k)).IsOneShot()
 }
 
 // arrive tells everybody that this rank has entered the call, where nothing is

@@ -2,11 +2,13 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/tutti-go/tutti/engine"
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 )
@@ -32,12 +34,34 @@ func drawVector(rng *rand.Rand, n int) [][]int {
 	return sizes
 }
 
+// vectorOf is a call of a long row: mostly like the last, so that it need not be
+// checked and chosen for again.
+type vectorOf struct {
+	collective plan.Collective
+	root       int
+	sizes      [][]int
+}
+
+var vectorCollectives = []plan.Collective{plan.Gather, plan.AllGather, plan.Scatter, plan.ReduceScatter, plan.AllToAll}
+
+func (k *vectorOf) draw(rng *rand.Rand, n int) {
+	if k.sizes == nil || rng.IntN(4) == 0 {
+		k.collective = vectorCollectives[rng.IntN(len(vectorCollectives))]
+	}
+	if rng.IntN(8) == 0 {
+		k.root = rng.IntN(n)
+	}
+	if k.sizes == nil || rng.IntN(3) == 0 {
+		k.sizes = drawVector(rng, n)
+	}
+}
+
 // TestVectorsInALongRow: v forms of all sizes, one after the other, of ranks of
 // which some show their blocks at the door and some give notice.
 func TestVectorsInALongRow(t *testing.T) {
-	calls := 300
+	calls := 1000
 	if testing.Short() {
-		calls = 100
+		calls = 300
 	}
 	const n = 3
 	most := n * vectorSizes[len(vectorSizes)-1]
@@ -54,13 +78,13 @@ func TestVectorsInALongRow(t *testing.T) {
 			defer cancel()
 			onEveryRank(t, n, func(r int) error {
 				shared, own := rand.New(rand.NewPCG(9, n)), rand.New(rand.NewPCG(9, uint64(r)))
+				var k vectorOf
 				for call := range calls {
-					collective := []plan.Collective{plan.AllGather, plan.ReduceScatter, plan.AllToAll}[shared.IntN(3)]
-					sizes := drawVector(shared, n)
+					k.draw(shared, n)
 					in := mem.Slice[int64](buffers[own.IntN(8)/7][0][r])
 					out := mem.Slice[int64](buffers[own.IntN(8)/7][1][r])
-					if err := vectorCall(ctx, j, r, call, collective, sizes, in, out); err != nil {
-						return fmt.Errorf("call %d, %vv of %v: %w", call, collective, sizes, err)
+					if err := vectorCall(ctx, j, r, call, &k, in, out); err != nil {
+						return fmt.Errorf("call %d, %vv, root %d, of %v: %w", call, k.collective, k.root, k.sizes, err)
 					}
 				}
 				return nil
@@ -69,10 +93,42 @@ func TestVectorsInALongRow(t *testing.T) {
 	}
 }
 
+// TestVectorAgainIsChecked: a v form like the last, but in buffers that overlap,
+// is refused, and the job goes on.
+func TestVectorAgainIsChecked(t *testing.T) {
+	const n = 2
+	j := open(t, media[0], n, "", nil, 1)
+	onEveryRank(t, n, func(r int) error {
+		c, counts := j[r], []int{1, 1}
+		in, out, four := mem.Bytes(make([]int32, 4)), mem.Bytes(make([]int32, 4)), mem.Bytes(make([]int32, 4))
+		calls := map[string]func(in, out []byte) error{
+			"allgatherv": func(in, out []byte) error { return c.AllGatherV(t.Context(), in[:4], out[:8], counts, mem.I32) },
+			"reduce_scatterv": func(in, out []byte) error {
+				return c.ReduceScatterV(t.Context(), in[:8], out[:4], counts, mem.I32, mem.Sum)
+			},
+			"alltoallv": func(in, out []byte) error {
+				return c.AllToAllV(t.Context(), in[:8], counts, out[:8], counts, mem.I32)
+			},
+		}
+		for _, name := range []string{"allgatherv", "reduce_scatterv", "alltoallv"} {
+			for range 2 {
+				if err := calls[name](in, out); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			var bad *engine.ArgumentError
+			if err := calls[name](four, four[2:]); !errors.As(err, &bad) {
+				return fmt.Errorf("%s of buffers that overlap: %w", name, err)
+			}
+		}
+		return nil
+	})
+}
+
 // vectorCall makes one call on one rank, and checks what comes of it. What rank
 // a brings as element i of the block for b is shown(call*n+b, a, i).
-func vectorCall(ctx context.Context, j job, r, call int, collective plan.Collective, sizes [][]int, in, out []int64) error {
-	n := len(j)
+func vectorCall(ctx context.Context, j job, r, call int, k *vectorOf, in, out []int64) error {
+	n, sizes := len(j), k.sizes
 	block := func(a, b int) []int64 {
 		x := make([]int64, sizes[a][b])
 		for i := range x {
@@ -89,7 +145,27 @@ func vectorCall(ctx context.Context, j job, r, call int, collective plan.Collect
 	var want []int64
 	ins := in[:0]
 	var run func(send, recv []byte) error
-	switch collective {
+	switch k.collective {
+	case plan.Gather: // the block from a to the root
+		ins = append(ins, block(r, k.root)...)
+		if r == k.root {
+			for a := range n {
+				want = append(want, block(a, r)...)
+			}
+		}
+		run = func(send, recv []byte) error {
+			return j[r].GatherV(ctx, send, recv, column(k.root), mem.I64, k.root)
+		}
+	case plan.Scatter: // the block from the root to b
+		if r == k.root {
+			for b := range n {
+				ins = append(ins, block(r, b)...)
+			}
+		}
+		want = block(k.root, r)
+		run = func(send, recv []byte) error {
+			return j[r].ScatterV(ctx, send, sizes[k.root], recv, mem.I64, k.root)
+		}
 	case plan.AllGather: // everybody gets the block from a to 0
 		ins = append(ins, block(r, 0)...)
 		for a := range n {
