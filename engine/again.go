@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/tutti-go/tutti/plan"
+	"github.com/tutti-go/tutti/mem"
 )
 
 // vectorCall is the last v form of its kind that took the door, without its
@@ -33,27 +33,17 @@ func copyCounts(to, counts []int) []int {
 	return append(to[:0], counts...)
 }
 
-// matches reports whether a call is the one that v was made of.
-func (v *vectorCall) matches(k *call) bool {
-	return v.vector && len(k.in) == v.send && len(k.out) == v.recv && k.dtype == v.dtype && k.op == v.op && k.root == v.root &&
-		slices.Equal(k.inCounts, v.inCounts) && slices.Equal(k.outCounts, v.outCounts) && legalAlias(k.in, k.out, v.inPlace)
+// matches reports whether a call is the one that v was made of. A buffer or
+// counts that the rank does not bring are nil.
+func (v *vectorCall) matches(send, recv []byte, inCounts, outCounts []int, t mem.DType, op mem.Op, root int) bool {
+	return v.vector && len(send) == v.send && len(recv) == v.recv && t == v.dtype && op == v.op && root == v.root &&
+		slices.Equal(inCounts, v.inCounts) && slices.Equal(outCounts, v.outCounts) && legalAlias(send, recv, v.inPlace)
 }
 
-// callVector runs a v form when those before it are done.
-func (c *Comm) callVector(ctx context.Context, k *call) error {
-	// A rank says nothing with what it does not bring.
-	switch {
-	case k.collective == plan.Gather && c.rank != k.root:
-		k.out, k.outCounts = nil, nil
-	case k.collective == plan.Scatter && c.rank != k.root:
-		k.in, k.inCounts = nil, nil
-	}
-	v := &c.vectors[k.collective]
-	if !v.matches(k) {
-		return c.call(ctx, *k)
-	}
-	k.kernel, k.divisor = v.kernel, v.divisor
-	name := vectorNames[k.collective]
+// vectorAgain makes a v form of which the last of its kind has left everything
+// but the buffers.
+func (c *Comm) vectorAgain(ctx context.Context, v *vectorCall, send, recv []byte) error {
+	name := vectorNames[v.collective]
 	if c.worker != nil {
 		if err := c.settle(ctx, name); err != nil {
 			return err
@@ -62,12 +52,14 @@ func (c *Comm) callVector(ctx context.Context, k *call) error {
 	if err := c.begin(name); err != nil {
 		return err
 	}
+	v.in, v.out = send, recv
 	var err error
-	if k.collective.Rooted() {
-		err = c.knockRooted(ctx, k)
+	if v.collective.Rooted() {
+		err = c.knockRooted(ctx, &v.call)
 	} else {
-		err = c.runVector(ctx, k)
+		err = c.runVector(ctx, &v.call)
+		c.dropBuffers()
 	}
-	c.dropBuffers()
+	v.in, v.out = nil, nil
 	return c.exit(name, err)
 }

@@ -132,33 +132,54 @@ func (c *Comm) AllToAll(ctx context.Context, send, recv []byte, t mem.DType) err
 // each rank's block, in rank order and without gaps in recv; only the root
 // gives them.
 func (c *Comm) GatherV(ctx context.Context, send, recv []byte, counts []int, t mem.DType, root int) error {
-	return c.callVector(ctx, &call{collective: plan.Gather, vector: true, in: send, out: recv, outCounts: given(counts), dtype: t, root: root})
+	if c.rank != root {
+		recv, counts = nil, nil
+	}
+	if v := &c.vectors[plan.Gather]; v.matches(send, recv, nil, counts, t, 0, root) {
+		return c.vectorAgain(ctx, v, send, recv)
+	}
+	return c.call(ctx, call{collective: plan.Gather, vector: true, in: send, out: recv, outCounts: given(counts), dtype: t, root: root})
 }
 
 // AllGatherV is AllGather with blocks of different sizes. counts are the
 // elements of each rank's block, without gaps in recv, the same on all ranks.
 func (c *Comm) AllGatherV(ctx context.Context, send, recv []byte, counts []int, t mem.DType) error {
-	return c.callVector(ctx, &call{collective: plan.AllGather, vector: true, in: send, out: recv, outCounts: given(counts), dtype: t})
+	if v := &c.vectors[plan.AllGather]; v.matches(send, recv, nil, counts, t, 0, 0) {
+		return c.vectorAgain(ctx, v, send, recv)
+	}
+	return c.call(ctx, call{collective: plan.AllGather, vector: true, in: send, out: recv, outCounts: given(counts), dtype: t})
 }
 
 // ScatterV is Scatter with blocks of different sizes. counts are the elements
 // of each rank's block, without gaps in send; only the root gives them.
 func (c *Comm) ScatterV(ctx context.Context, send []byte, counts []int, recv []byte, t mem.DType, root int) error {
-	return c.callVector(ctx, &call{collective: plan.Scatter, vector: true, in: send, inCounts: given(counts), out: recv, dtype: t, root: root})
+	if c.rank != root {
+		send, counts = nil, nil
+	}
+	if v := &c.vectors[plan.Scatter]; v.matches(send, recv, counts, nil, t, 0, root) {
+		return c.vectorAgain(ctx, v, send, recv)
+	}
+	return c.call(ctx, call{collective: plan.Scatter, vector: true, in: send, inCounts: given(counts), out: recv, dtype: t, root: root})
 }
 
 // ReduceScatterV is ReduceScatter with blocks of different sizes. counts are
 // the elements of each rank's block, without gaps in send, the same on all
 // ranks.
 func (c *Comm) ReduceScatterV(ctx context.Context, send, recv []byte, counts []int, t mem.DType, op mem.Op) error {
-	return c.callVector(ctx, &call{collective: plan.ReduceScatter, vector: true, in: send, inCounts: given(counts), out: recv, dtype: t, op: op})
+	if v := &c.vectors[plan.ReduceScatter]; v.matches(send, recv, counts, nil, t, op, 0) {
+		return c.vectorAgain(ctx, v, send, recv)
+	}
+	return c.call(ctx, call{collective: plan.ReduceScatter, vector: true, in: send, inCounts: given(counts), out: recv, dtype: t, op: op})
 }
 
 // AllToAllV is AllToAll with blocks of different sizes: sendCounts are the
 // elements for each rank, without gaps in send, and recvCounts those from each
 // rank, without gaps in recv.
 func (c *Comm) AllToAllV(ctx context.Context, send []byte, sendCounts []int, recv []byte, recvCounts []int, t mem.DType) error {
-	return c.callVector(ctx, &call{
+	if v := &c.vectors[plan.AllToAll]; v.matches(send, recv, sendCounts, recvCounts, t, 0, 0) {
+		return c.vectorAgain(ctx, v, send, recv)
+	}
+	return c.call(ctx, call{
 		collective: plan.AllToAll, vector: true,
 		in: send, inCounts: given(sendCounts), out: recv, outCounts: given(recvCounts), dtype: t,
 	})
