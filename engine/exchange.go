@@ -358,7 +358,7 @@ func (p *post) stepRecv(ctx context.Context, m *message) (moved bool, err error)
 			m.done += copy(rest, inlineIn(line))
 		default:
 			n := min(int(what.part), len(in.slots[i]), len(rest))
-			p.comm.copyFor(m)(rest[:n], in.slots[i][:n])
+			p.comm.copyFor(m, true)(rest[:n], in.slots[i][:n])
 			m.done += n
 		}
 		if err := p.took(m.peer, what.kind != parcelHere); err != nil {
@@ -384,7 +384,7 @@ func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
 	} else if c.copiers[m.peer] == nil {
 		return fmt.Errorf("rank %d offers memory by address, which this rank cannot reach: %w", m.peer, link.ErrRange)
 	}
-	way := c.copyFor(m)
+	way := c.copyFor(m, false)
 	for from := 0; from < len(m.buf); from += fetchBytes {
 		if err := c.interrupted(ctx); err != nil {
 			return err
@@ -402,9 +402,14 @@ func (p *post) fetch(ctx context.Context, m *message, what *parcel) error {
 }
 
 // copyFor is how a message gets to where it is received: past the cache if the
-// ranks, should all be sending and receiving as much, use more than it holds.
-func (c *Comm) copyFor(m *message) func(dst, src []byte) {
-	if 2*len(m.buf)*c.size > c.cfg.CacheBytes {
+// ranks, should all be sending and receiving as much, use more than it holds;
+// for one that goes one way only, out of slots, less will do, as streamFrom says.
+func (c *Comm) copyFor(m *message, slots bool) func(dst, src []byte) {
+	most := c.cfg.CacheBytes
+	if slots && m.call != noCollective {
+		most = most / 4 * 3
+	}
+	if 2*len(m.buf)*c.size > most {
 		return move.Stream
 	}
 	return move.Bytes

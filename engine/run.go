@@ -254,10 +254,10 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 // While it holds most of a call's bytes, what stays there saves more than is
 // lost by fetching what is overwritten. A core on which nothing happens but
 // that slots are emptied has no use for it, and only drives out what the others
-// still have to read.
+// still have to read; and of a cache that is nearly full some may be anybody's.
 func (c *Comm) streamFrom(p *program) int {
 	if p.collective.Rooted() && !p.collective.Reduces() && !p.reach.PeerData && !c.crowded {
-		return c.cfg.CacheBytes
+		return c.cfg.CacheBytes / 4 * 3
 	}
 	return c.cfg.CacheBytes / 2 * 3
 }
