@@ -72,7 +72,7 @@ type stamp uint64
 const (
 	stampBytes = int(unsafe.Sizeof(stamp(0)))
 
-	stampLarge  stamp = 1 << 63 // it does not fit: notice must be given
+	stampLarge  stamp = 1 << 63 // it does not fit: notice is given, or it comes as a message
 	stampSlot   stamp = 1 << 62 // it is in the slot, not in the line
 	stampVector stamp = 1 << 61
 	stampLocal        = stampLarge | stampSlot

@@ -38,6 +38,7 @@ func ask() { usable = register() }
 func Light(word *atomic.Uint64, v uint64) { light(word, v) }
 
 // Heavy is a full fence for the caller, and for every thread that now runs in a
-// process that is Usable, the caller's own among them. It is a system call of a
-// few microseconds that interrupts their cores.
+// process in which Usable has been true, the caller's own among them. It is a
+// system call of a few microseconds that interrupts their cores. Where the kernel
+// refuses it, it does nothing.
 func Heavy() { heavy() }

@@ -9,5 +9,3 @@ import "sync/atomic"
 func register() bool { return false }
 
 func light(word *atomic.Uint64, v uint64) { word.Store(v) }
-
-func heavy() {}
