@@ -383,8 +383,33 @@ func longRun(t *testing.T, more string) (*exec.Cmd, []int, *bytes.Buffer, *bytes
 		_ = cmd.Process.Kill()
 		<-done
 	})
-	time.Sleep(100 * time.Millisecond)
+	for _, pid := range pids {
+		atWork(t, pid)
+	}
 	return cmd, pids, stdout, stderr
+}
+
+// atWork waits until a rank has computed for so long that it is past the start
+// and in the samples of its first point, which take some seconds.
+func atWork(t *testing.T, pid int) {
+	t.Helper()
+	const ticks = 20 // of 10 ms
+	used := func() int {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest) // from state, the third of proc(5), on
+		user, _ := strconv.Atoi(fields[14-3])
+		system, _ := strconv.Atoi(fields[15-3])
+		return user + system
+	}
+	for before, end := used(), time.Now().Add(time.Minute); used() < before+ticks; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("process %d does nothing", pid)
+		}
+	}
 }
 
 // gone waits until processes have ended.
