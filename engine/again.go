@@ -14,23 +14,20 @@ type vectorCall struct {
 	call
 	send, recv int // bytes of this rank's buffers
 	inPlace    int // how far recv lies behind send in place
+	counts     [2][]int
 }
 
 // remember keeps a call that has been checked. The counts are copied: they are
 // the caller's.
 func (v *vectorCall) remember(k *call, inPlace int) {
-	ins, outs := v.inCounts, v.outCounts
 	v.call, v.send, v.recv, v.inPlace = *k, len(k.in), len(k.out), inPlace
 	v.in, v.out = nil, nil
-	v.inCounts, v.outCounts = copyCounts(ins, k.inCounts), copyCounts(outs, k.outCounts)
-}
-
-// copyCounts copies counts to where others were; none stay none.
-func copyCounts(to, counts []int) []int {
-	if counts == nil {
-		return nil
+	for i, counts := range []*[]int{&v.inCounts, &v.outCounts} {
+		if *counts != nil {
+			v.counts[i] = append(v.counts[i][:0], *counts...)
+			*counts = v.counts[i]
+		}
 	}
-	return append(to[:0], counts...)
 }
 
 // matches reports whether a call is the one that v was made of. A buffer or

@@ -48,6 +48,14 @@ func everyCall() []steady {
 		{"gatherv", func(c *engine.Comm, in, out []byte, counts []int) error {
 			return c.GatherV(ctx, block(c, in), out, counts, mem.F32, 1)
 		}},
+		{"gatherv of another root", func(c *engine.Comm, in, out []byte, counts []int) error {
+			for root := range c.Size() {
+				if err := c.GatherV(ctx, block(c, in), out, counts, mem.F32, root); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
 		{"allgatherv", func(c *engine.Comm, in, out []byte, counts []int) error {
 			return c.AllGatherV(ctx, block(c, in), out, counts, mem.F32)
 		}},

@@ -101,7 +101,7 @@ type Comm struct {
 	// would cost a good part of the smallest allreduce.
 	calling  bool
 	calls    uint64  // how many have begun
-	met      uint64  // how many of them gave notice
+	met      uint64  // how often ranks have met who may have given notice
 	said     notice  // our last notice; peers are fetching the one that they see
 	in, out  located // the buffers of the current call, where notice was given of them
 	pinner   runtime.Pinner

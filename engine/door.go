@@ -306,8 +306,11 @@ func (d *door) takeShown(n *knock, send, recv []byte) {
 // next begins a call, and returns its line.
 func (d *door) next() *line {
 	d.calls++
-	return &d.lines[d.calls%doorLines]
+	return d.present()
 }
+
+// present is the line of the last call that has begun.
+func (d *door) present() *line { return &d.lines[d.calls%doorLines] }
 
 // room returns where to show a payload of so many bytes in this call, once
 // nobody reads there any more.

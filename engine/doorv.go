@@ -15,8 +15,8 @@ import (
 // did. If all do the one, the call is done; if all do the other, they have met.
 // Where some do this and some that, all see it and meet once more.
 
-// vectorBytes is the most that a rank shows of a v form whose buffers peers can
-// map.
+// vectorBytes is what a rank shows of a v form wherever its buffers are. Where
+// it would not have to give notice of them as well, it shows more.
 const vectorBytes = 8 << 10
 
 // sizeBytes is what the size of a block takes.
@@ -162,7 +162,9 @@ func (c *Comm) takeVector(k *call, head int) {
 	for rank := range c.size {
 		at := c.shape.offset(plan.In, rank, position)
 		if rank == c.rank {
-			d.src[rank] = unsafe.Add(pointer(k.in), at)
+			// Not unsafe.Add, which points behind the buffer if the last block is
+			// ours and empty: to Go's collector that is another object.
+			d.src[rank] = pointer(k.in[at:])
 			continue
 		}
 		if rank < position { // its own block is before ours, and not there

@@ -20,7 +20,7 @@ import (
 // its own until it has run.
 //
 // Between two ranks, messages are matched in the order in which they are
-// sent and received, over all exchanges; GatherV and ScatterV, whose long blocks
+// sent and received, over all exchanges; GatherV and ScatterV, of which some blocks
 // are messages too, have their place in that order. Bytes and type must be the
 // same on both sides. A rank may send to itself, where it receives in the same
 // exchange or the message is short.

@@ -221,8 +221,8 @@ func TestDisagreement(t *testing.T) {
 }
 
 // TestCountsThatDisagree are told to every rank, on every medium, also to those
-// between whom they do not travel; but where a form is made of messages, to the
-// receiver.
+// between whom they do not travel; but in rooted forms where memory is mapped, to
+// the receiver.
 func TestCountsThatDisagree(t *testing.T) {
 	const n = 3
 	even := []int{10, 10, 10}
@@ -310,26 +310,81 @@ func TestCountsThatDisagree(t *testing.T) {
 	}
 }
 
-// TestLongBlocksThatDisagree: where a v form is made of messages, the sender is
-// told as well if it has to wait.
+// TestLongBlocksThatDisagree: where blocks of a v form are messages, the sender
+// is told as well if it has to wait.
 func TestLongBlocksThatDisagree(t *testing.T) {
-	const blocks = 1 << 20
-	for _, m := range media[:2] {
-		j := open(t, m, 2, "", nil, 1)
-		bufs := j.buffers(t, 2*blocks, true)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		errs := errorsOf(2, func(r int) error {
-			if r == 0 {
-				return j[0].ScatterV(ctx, bufs[0], []int{blocks / 4, blocks / 4}, bufs[0][:blocks], mem.F32, 0)
-			}
-			return j[1].ScatterV(ctx, nil, nil, bufs[1][:blocks-4], mem.F32, 0)
-		})
-		want := engine.CountError{Call: "scatterv", From: 0, To: 1, Sent: blocks, Expected: blocks - 4}
-		for r, err := range errs {
-			var counts *engine.CountError
-			if !errors.As(err, &counts) || *counts != want {
-				t.Errorf("%s: rank %d: %v, want %v", m.name, r, err, &want)
+	const block = 1 << 20
+	half := []int{block / 4, block / 4}
+	for name, tt := range map[string]struct {
+		root, other func(c *engine.Comm, ctx context.Context, b []byte) error
+		want        *engine.CountError // or a MismatchError
+	}{
+		"scatterv counts": {
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.ScatterV(ctx, b, half, b[:block], mem.F32, 0)
+			},
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.ScatterV(ctx, nil, nil, b[:block-4], mem.F32, 0)
+			},
+			&engine.CountError{Call: "scatterv", From: 0, To: 1, Sent: block, Expected: block - 4},
+		},
+		"scatterv types": {
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.ScatterV(ctx, b, half, b[:block], mem.F32, 0)
+			},
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.ScatterV(ctx, nil, nil, b[:block], mem.I32, 0)
+			},
+			nil,
+		},
+		"gatherv counts": {
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block], b, half, mem.F32, 0)
+			},
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block-4], nil, nil, mem.F32, 0)
+			},
+			&engine.CountError{Call: "gatherv", From: 1, To: 0, Sent: block - 4, Expected: block},
+		},
+		"gatherv counts, a short one expected": {
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block], b[:block+4], []int{block / 4, 1}, mem.F32, 0)
+			},
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block], nil, nil, mem.F32, 0)
+			},
+			&engine.CountError{Call: "gatherv", From: 1, To: 0, Sent: block, Expected: 4},
+		},
+		"gatherv types": {
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block], b, half, mem.F32, 0)
+			},
+			func(c *engine.Comm, ctx context.Context, b []byte) error {
+				return c.GatherV(ctx, b[:block], nil, nil, mem.I32, 0)
+			},
+			nil,
+		},
+	} {
+		for _, m := range media[:2] {
+			j := open(t, m, 2, "", nil, 1)
+			bufs := j.buffers(t, 2*block, true)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			errs := errorsOf(2, func(r int) error {
+				if r == 0 {
+					return tt.root(j[0], ctx, bufs[0])
+				}
+				return tt.other(j[1], ctx, bufs[1])
+			})
+			for r, err := range errs {
+				var counts *engine.CountError
+				var mismatch *engine.MismatchError
+				switch {
+				case tt.want == nil && errors.As(err, &mismatch):
+				case tt.want != nil && errors.As(err, &counts) && *counts == *tt.want:
+				default:
+					t.Errorf("%s, %s: rank %d: %v, want %v", name, m.name, r, err, tt.want)
+				}
 			}
 		}
 	}

@@ -20,6 +20,9 @@ import (
 //   - A root that scatters shows the sizes of all blocks and, behind them, the
 //     blocks of the others; it sends all by message if these are too many for
 //     an annex.
+//
+// What comes as a message is compared there, so that its sender, who may be
+// waiting for it to be taken, learns of a disagreement too.
 
 // knockRooted takes GatherV or ScatterV through the door.
 func (c *Comm) knockRooted(ctx context.Context, k *call) error {
@@ -33,6 +36,13 @@ func (c *Comm) knockRooted(ctx context.Context, k *call) error {
 		return c.showScattered(ctx, k, l)
 	}
 	return c.takeScattered(ctx, k, l)
+}
+
+// comesLong reports whether a stamp says that the blocks of this very call, but
+// for their type and size, come as messages.
+func comesLong(mine, theirs stamp) bool {
+	const kind = stampVector | 0xffff<<stampRoot | 0xf<<stampCollective
+	return theirs&stampLarge != 0 && (mine^theirs)&kind == 0
 }
 
 // sized is the stamp of a block of a v form.
@@ -73,13 +83,16 @@ func (c *Comm) takeGathered(ctx context.Context, k *call, l *line) error {
 			return err
 		}
 		expected, theirs := k.outCounts[rank]*k.dtype.Size(), *stampIn(counter)
+		if comesLong(s, theirs) {
+			long = true
+			continue
+		}
 		if (theirs^s)&^stampLocal == theirs&stampSize && theirs&stampSize != sized(0, expected) {
 			return &CountError{Call: k.name(), From: rank, To: c.rank, Sent: int(theirs & stampSize >> stampBlock), Expected: expected}
 		}
 		if err := differs(rank, sized(s, expected), theirs); err != nil {
 			return err
 		}
-		long = long || theirs&stampLarge != 0
 	}
 	d.entered = d.calls
 	if long {
@@ -141,12 +154,17 @@ func (c *Comm) takeScattered(ctx context.Context, k *call, l *line) error {
 		return err
 	}
 	d.raise(l, s, false)
-	if err := d.waitFor(ctx, c.waiters, l, s, k.root); err != nil {
+	counter, from := l.counters[k.root], l.at[k.root]
+	c.crowd.Await(k.root)
+	if err := c.waiters[k.root].Wait(ctx, counter, d.calls); err != nil {
 		return err
 	}
-	theirs, from := *stampIn(l.counters[k.root]), l.at[k.root]
-	if theirs&stampLarge != 0 {
+	theirs := *stampIn(counter)
+	if comesLong(s, theirs) {
 		return c.byMessages(ctx, k)
+	}
+	if err := differs(k.root, s, theirs); err != nil {
+		return err
 	}
 	if theirs&stampSlot != 0 {
 		from = l.annex.at[k.root]
@@ -190,7 +208,7 @@ func (c *Comm) byMessages(ctx context.Context, k *call) error {
 		if k.collective == plan.Scatter {
 			many, counts, own = k.in, k.inCounts, k.out
 		}
-		at := 0
+		at, l := 0, c.door.present()
 		for rank := range c.size {
 			bytes := k.block
 			if counts != nil {
@@ -199,8 +217,8 @@ func (c *Comm) byMessages(ctx context.Context, k *call) error {
 			block := many[at:][:bytes]
 			at += bytes
 			switch {
-			case rank != c.rank && k.vector && k.collective == plan.Gather && bytes <= annexBytes:
-				c.takeBlock(k, &c.door.lines[c.door.calls%doorLines], rank, block)
+			case rank != c.rank && k.vector && k.collective == plan.Gather && *stampIn(l.counters[rank])&stampLarge == 0:
+				c.takeBlock(k, l, rank, block)
 			case rank != c.rank && k.collective == plan.Gather:
 				x.Recv(block, k.dtype, rank)
 			case rank != c.rank:

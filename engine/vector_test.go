@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +125,41 @@ func TestVectorAgainIsChecked(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestEmptyLastBlock: what a rank has for itself may be nothing and come last,
+// in Go's memory and while the collector runs. A pointer to where it would be
+// points to another object.
+func TestEmptyLastBlock(t *testing.T) {
+	const bytes = 40 << 10 // a span of its own
+	j := open(t, media[0], 2, "", nil, 1)
+	stop := make(chan struct{})
+	var collector sync.WaitGroup
+	collector.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.GC()
+			}
+		}
+	})
+	onEveryRank(t, 2, func(r int) error {
+		sends, recvs := []int{0, 0}, []int{0, bytes}
+		if r == 1 {
+			sends, recvs = []int{bytes, 0}, []int{0, 0}
+		}
+		for range 20_000 {
+			in, out := make([]byte, sends[0]), make([]byte, recvs[1]) // now and then before what is free
+			if err := j[r].AllToAllV(t.Context(), in, sends, out, recvs, mem.U8); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	close(stop)
+	collector.Wait()
 }
 
 // vectorCall makes one call on one rank, and checks what comes of it. What rank

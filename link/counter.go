@@ -93,7 +93,8 @@ func (c *Counter) Raise(v uint64) {
 }
 
 // RaiseAhead is Raise for a rank that does not next wait for those who wait for
-// this count: it goes on before the count, and what it stands for, is visible. So the raiser's look at sleepers may come before its store; the sleeper's
+// this count: it goes on before the count, and what it stands for, is visible.
+// So the raiser's look at sleepers may come before its store; the sleeper's
 // heavy fence keeps the pattern whole.
 func (c *Counter) RaiseAhead(v uint64) {
 	if !fence.Usable() {

@@ -9,7 +9,7 @@ const (
 )
 
 func membarrier(command uintptr) bool {
-	_, _, errno := unix.RawSyscall(unix.SYS_MEMBARRIER, command, 0, 0)
+	_, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, command, 0, 0)
 	return errno == 0
 }
 

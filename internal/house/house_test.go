@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/cmalloc":  {},
 	"internal/cpu":      {},
 	"internal/float16":  {},
+	"internal/fence":    {},
 	"internal/futex":    {},
 	"internal/house":    {},
 	"internal/move":     {},
