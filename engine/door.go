@@ -309,6 +309,15 @@ func (d *door) next() *line {
 	return d.present()
 }
 
+// pass raises the line of a rank that shows nothing in a rooted call.
+func (d *door) pass(ctx context.Context, waiters []link.Waiter, l *line, s stamp) error {
+	if _, err := d.room(ctx, waiters, l, 0, true); err != nil {
+		return err
+	}
+	d.raise(l, s, false)
+	return nil
+}
+
 // present is the line of the last call that has begun.
 func (d *door) present() *line { return &d.lines[d.calls%doorLines] }
 

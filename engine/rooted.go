@@ -69,10 +69,9 @@ func (c *Comm) showGathered(ctx context.Context, k *call, l *line) error {
 // takeGathered is GatherV on the root.
 func (c *Comm) takeGathered(ctx context.Context, k *call, l *line) error {
 	d, s := &c.door, stampOf(k)
-	if _, err := d.room(ctx, c.waiters, l, 0, true); err != nil {
+	if err := d.pass(ctx, c.waiters, l, s); err != nil {
 		return err
 	}
-	d.raise(l, s, false)
 	c.crowd.At(l.counters, d.calls)
 	long := false
 	for rank, counter := range l.counters {
@@ -150,10 +149,9 @@ func (c *Comm) showScattered(ctx context.Context, k *call, l *line) error {
 // takeScattered is ScatterV on ranks other than the root.
 func (c *Comm) takeScattered(ctx context.Context, k *call, l *line) error {
 	d, s := &c.door, stampOf(k)
-	if _, err := d.room(ctx, c.waiters, l, 0, true); err != nil {
+	if err := d.pass(ctx, c.waiters, l, s); err != nil {
 		return err
 	}
-	d.raise(l, s, false)
 	counter, from := l.counters[k.root], l.at[k.root]
 	c.crowd.Await(k.root)
 	if err := c.waiters[k.root].Wait(ctx, counter, d.calls); err != nil {

@@ -113,14 +113,20 @@ func (c *Counter) rouse() {
 	futex.Wake(&c.wake)
 }
 
-// sleep lets the thread sleep until the count has reached v, a rouse, or
-// the end of timeout, whichever is first.
-func (c *Counter) sleep(v uint64, timeout time.Duration) {
+// lieDown tells the raiser of a sleeper, until getUp. It makes the fence for
+// both, once for all naps in between.
+func (c *Counter) lieDown() {
 	c.sleepers.Add(1)
 	fence.Heavy()
+}
+
+func (c *Counter) getUp() { c.sleepers.Add(^uint32(0)) }
+
+// nap lets the thread sleep until the count has reached v, a rouse, or the end
+// of timeout, whichever is first. It is for who has lain down.
+func (c *Counter) nap(v uint64, timeout time.Duration) {
 	word := c.wake.Load()
 	if c.value.Load() < v {
 		futex.Wait(&c.wake, word, timeout)
 	}
-	c.sleepers.Add(^uint32(0))
 }

@@ -78,11 +78,13 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 			return nil
 		}
 	}
+	c.lieDown()
+	defer c.getUp()
 	for c.value.Load() < v {
 		if err := w.interrupted(ctx, c, v); err != nil {
 			return err
 		}
-		c.sleep(v, w.Nap)
+		c.nap(v, w.Nap)
 	}
 	return nil
 }

@@ -3,25 +3,30 @@
 package fence
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// words are what two processes play Dekker's pattern with, each on a line of
-// its own. A side that has finished round r of the game has its done at r.
+// words are what two processes play Dekker's pattern with. Each holds a round.
 type words struct {
-	light, heavy       atomic.Uint64
-	_                  [6]uint64
-	sawHeavy, sawLight atomic.Uint64 // the last round in which one saw the other
-	_                  [6]uint64
-	lightDone, over    atomic.Uint64
+	light, heavy       word
+	sawHeavy, sawLight word // the last in which one saw the other
+	lightDone, over    word
+}
+
+// word is one on a line of its own.
+type word struct {
+	atomic.Uint64
+	_ [7]uint64
 }
 
 const rounds = 5000
@@ -44,7 +49,7 @@ func TestNeitherMissesTheOther(t *testing.T) {
 	if err := file.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}
-	other := exec.Command(os.Args[0], "-test.run", "^TestLightSide$", "-test.v")
+	other := exec.Command(os.Args[0])
 	other.Env = append(os.Environ(), lightSide+"=1")
 	other.ExtraFiles = []*os.File{file}
 	other.Stderr = os.Stderr
@@ -52,7 +57,7 @@ func TestNeitherMissesTheOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	missed := 0
-	play(t, fd, func(w *words, round uint64) {
+	err = play(fd, func(w *words, round uint64) {
 		// The other side begins when it sees the last round's end: meet it there.
 		for range round % 512 {
 			_ = w.sawLight.Load()
@@ -68,7 +73,7 @@ func TestNeitherMissesTheOther(t *testing.T) {
 		}
 		w.over.Store(round)
 	})
-	if err := other.Wait(); err != nil {
+	if err := errors.Join(err, other.Wait()); err != nil {
 		t.Errorf("the other side: %v", err)
 	}
 	if missed > 0 {
@@ -78,16 +83,23 @@ func TestNeitherMissesTheOther(t *testing.T) {
 
 const lightSide = "TUTTI_TEST_FENCE_LIGHT_SIDE"
 
-// TestLightSide is the other process.
-func TestLightSide(t *testing.T) {
+func TestMain(m *testing.M) {
 	if os.Getenv(lightSide) == "" {
-		t.Skip("it is started by TestNeitherMissesTheOther")
+		os.Exit(m.Run())
 	}
+	if err := playLight(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// playLight is the other process.
+func playLight() error {
 	if !Usable() {
-		t.Fatal("the other side has asymmetric fences, this one not")
+		return errors.New("the other side has asymmetric fences, this one not")
 	}
-	play(t, 3, func(w *words, round uint64) {
-		Light(&w.light, round)
+	return play(3, func(w *words, round uint64) {
+		Light(&w.light.Uint64, round)
 		if w.heavy.Load() == round {
 			w.sawHeavy.Store(round)
 		}
@@ -96,27 +108,37 @@ func TestLightSide(t *testing.T) {
 	})
 }
 
-// play runs the rounds of one side.
-func play(t *testing.T, fd int, side func(w *words, round uint64)) {
-	t.Helper()
+// play runs the rounds of one side. An error says that the other is gone.
+func play(fd int, side func(w *words, round uint64)) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	memory, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		t.Fatal(fmt.Errorf("mapping the words: %w", err))
+		return fmt.Errorf("mapping the words: %w", err)
 	}
 	defer unix.Munmap(memory)
+	defer func() {
+		if gone := recover(); gone != nil {
+			err = fmt.Errorf("%v", gone)
+		}
+	}()
 	w := (*words)(unsafe.Pointer(unsafe.SliceData(memory)))
 	for round := uint64(1); round <= rounds; round++ {
 		side(w, round)
 	}
+	return nil
 }
 
-func await(word *atomic.Uint64, v uint64) {
-	for i := 1; word.Load() < v; i++ {
+// await waits for the other side, and panics if it does not come.
+func await(w *word, v uint64) {
+	began := time.Now()
+	for i := 1; w.Load() < v; i++ {
 		if i%4096 == 0 { // perhaps there is one core
 			runtime.Gosched()
 			_ = unix.Nanosleep(&unix.Timespec{Nsec: 1000}, nil)
+			if time.Since(began) > 30*time.Second {
+				panic("it does not come")
+			}
 		}
 	}
 }
