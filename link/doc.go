@@ -14,8 +14,8 @@
 //     eye on the deadline and on [Fault]. A [Crowd] tells ranks that outnumber
 //     the cores when to yield.
 //   - [Mapper] and [Copier] are powers that only some media's links have,
-//     [Adopter] one that only some fabrics have. Ask for them with a type
-//     assertion.
+//     [Adopter], [Progresser] and [Exposer] those that only some fabrics have.
+//     Ask for them with a type assertion.
 //
 // Counters lie in regions, wherever their users put them: a fabric has none of
 // its own, so several communicators can live on one.

@@ -71,3 +71,30 @@ type Mapper interface {
 	// It may unmap, but does not block on the peer.
 	Keep(ctx context.Context, region mem.RegionID) (memory []byte, release func() error, err error)
 }
+
+// Progresser is a Fabric on which bytes come in with the help of a processor,
+// such as sockets. It brings them in by itself, from a goroutine or a thread of
+// its own, so that a rank that computes is reached too. But a rank that waits
+// has nothing better to do, and to wake somebody else costs more than to look:
+// so waits call Progress between their looks at a counter.
+type Progresser interface {
+	// Progress takes in what has arrived, if anything, and returns at once: it
+	// does not wait for more, nor for another goroutine that is doing the same.
+	// As long as it is called, the fabric may leave the work to its callers; it
+	// takes over by itself within about a millisecond of the last call. It may
+	// be called from several goroutines, and does not allocate.
+	Progress()
+}
+
+// Exposer is a Fabric that makes reachable what another one has allocated, so
+// that a rank's memory is one region, shared inside a node and written to from
+// others.
+type Exposer interface {
+	// Expose makes memory a region of this rank under a number that the caller
+	// gives out, never twice. Calls of Alloc and of Expose are not mixed on one
+	// fabric. The memory must stay until withdraw has returned, which may be
+	// called only when no peer can be at work in it, and does what the Free of
+	// a Buffer does. memory begins on a multiple of LineBytes and must not be
+	// Go's.
+	Expose(region mem.RegionID, memory []byte) (withdraw func() error, err error)
+}

@@ -47,6 +47,9 @@ type Waiter struct {
 	Patience
 	Fault *Fault
 	Crowd *Crowd // nil where every rank has a core, or it is not known who shares one
+
+	// Progress is called between looks where the medium wants that; else nil.
+	Progress Progresser
 }
 
 // Wait returns when c has reached v. It returns early with the first fault,
@@ -73,6 +76,9 @@ func (w *Waiter) wait(ctx context.Context, c *Counter, v uint64) error {
 			runtime.Gosched()
 		} else {
 			spin.Yield()
+		}
+		if w.Progress != nil {
+			w.Progress.Progress()
 		}
 		if w.Crowd != nil && w.poll(c, v) {
 			return nil
@@ -102,7 +108,9 @@ func (w *Waiter) poll(c *Counter, v uint64) bool {
 		if c.value.Load() >= v {
 			return true
 		}
-		if i >= densePolls {
+		if w.Progress != nil {
+			w.Progress.Progress()
+		} else if i >= densePolls {
 			spin.Pause(1)
 		}
 	}
