@@ -173,10 +173,8 @@ func (l *tcpLink) ask(op string, region mem.RegionID) (int, error) {
 		if err := l.over(op); err != nil {
 			return 0, err
 		}
-		if looks > 2000 {
-			time.Sleep(50 * time.Microsecond)
-		} else {
-			spin.Yield()
+		if looks > 20 {
+			l.fabric.Await(time.Millisecond)
 		}
 	}
 }
