@@ -288,18 +288,21 @@ func (c *conn) finish(cause error) {
 	c.stop()
 	if errors.Is(cause, io.EOF) {
 		cause = errors.New("its process ended without closing the communicator")
+		if e := unix.Errno(c.link.errno.Load()); e != 0 && e != unix.EPIPE {
+			cause = e
+		}
 	}
 	c.link.lose(&link.PeerLostError{Rank: c.link.rank, Err: cause})
 }
 
 // drain reads until there is nothing more, for somebody who cannot write: why
-// not may be something that the peer has said. If it has not, cause is it.
-func (c *conn) drain(cause error) {
+// not may be something that the peer has said.
+func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.receive() {
 	}
 	if !c.over.Load() {
-		c.finish(cause)
+		c.finish(io.EOF)
 	}
 }
