@@ -271,7 +271,7 @@ func (p *peer) dropParts() {
 // first, if there is anything to say. mu is held.
 func (p *peer) make(conns []*net.TCPConn, first *frame) (err error) {
 	f := p.fabric
-	l := &tcpLink{fabric: f, rank: p.rank, out: make([]byte, 0, outBytes), marked: true}
+	l := &tcpLink{fabric: f, rank: p.rank, out: make([]byte, 0, 4096), marked: true}
 	l.sizes.Store(new(map[mem.RegionID]int))
 	defer func() {
 		if err == nil {

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// outBytes is how much a link holds back, or could not send yet.
-	outBytes = 64 << 10
+	// outBytes is how much a link holds back at most, or could not send yet.
+	outBytes = holdBytes + sendAbove + 16<<10
 	// holdBytes is the largest put that is copied and held back, so that it
-	// goes with the notification behind it.
-	holdBytes = 8 << 10
-	// sendAbove is how much is held back before it is sent without waiting for
-	// a notification.
+	// goes with the notification behind it in one system call. The copy stays
+	// in the cache; another call, and a second waking of the receiver, cost
+	// more.
+	holdBytes = 64 << 10
+	// sendAbove is how much is held back before it is sent when something
+	// else comes than a notification.
 	sendAbove = 16 << 10
 	// stripeAbove is the smallest put that is spread over stripes.
 	stripeAbove = 256 << 10
@@ -99,13 +101,15 @@ func (l *tcpLink) Put(dst mem.Remote, src []byte) error {
 	if len(src) > holdBytes {
 		return l.putNow(&f, src)
 	}
+	if len(l.out)-l.sent >= sendAbove {
+		if err := l.sendOut(); err != nil {
+			return err
+		}
+	}
 	if err := l.room(headerBytes + len(src)); err != nil {
 		return err
 	}
 	l.out = append(f.append(l.out), src...)
-	if len(l.out)-l.sent >= sendAbove {
-		return l.sendOut()
-	}
 	l.hold()
 	return nil
 }
@@ -250,7 +254,7 @@ func (l *tcpLink) tryFlush() {
 // unlock gives the lock back, and looks at what was queued meanwhile.
 func (l *tcpLink) unlock() {
 	for {
-		full := cap(l.out)-len(l.out) < maxFrame // then it is for the next one who writes
+		full := outBytes-len(l.out) < maxFrame // then it is for the next one who writes
 		l.mu.Unlock()
 		if full || !l.queued.Load() || !l.mu.TryLock() {
 			return
@@ -274,12 +278,12 @@ func (l *tcpLink) say(f frame) {
 
 // room makes room for n bytes in out. It blocks if it must.
 func (l *tcpLink) room(n int) error {
-	if cap(l.out)-len(l.out) >= n {
+	if outBytes-len(l.out) >= n {
 		return nil
 	}
 	l.out = l.out[:copy(l.out, l.out[l.sent:])]
 	l.sent = 0
-	if cap(l.out)-len(l.out) >= n {
+	if outBytes-len(l.out) >= n {
 		return nil
 	}
 	return l.write(1)
@@ -298,7 +302,7 @@ func (l *tcpLink) hold() {
 func (l *tcpLink) fetchAnswers() {
 	l.queueing.Lock()
 	defer l.queueing.Unlock()
-	for len(l.queue) > 0 && cap(l.out)-len(l.out) >= maxFrame {
+	for len(l.queue) > 0 && outBytes-len(l.out) >= maxFrame {
 		f, _ := decodeHeader((*[headerBytes]byte)(l.queue))
 		l.say(f)
 		l.queue = l.queue[headerBytes:]
@@ -410,7 +414,7 @@ func (l *tcpLink) write(stripes int) error {
 			if len(j.head)+len(j.body) == 0 {
 				continue
 			}
-			errno := j.write(l.conns[stripe].fd)
+			errno := j.write(l.conns[stripe].fd, stripe == 0 && len(j.body) > 0)
 			if errno != 0 && errno != unix.EAGAIN {
 				l.breaks(errno)
 				err = l.failed(stripe)
@@ -438,13 +442,19 @@ func (l *tcpLink) write(stripes int) error {
 	return err
 }
 
-// write writes as much as the socket takes, in one system call.
-func (j *job) write(fd int) unix.Errno {
+// write writes as much as the socket takes, in one system call. If more is to
+// come on the stripe, a last segment that is not full waits for it; in the
+// kernel, which sends it anyway when what was sent before has arrived.
+func (j *job) write(fd int, more bool) unix.Errno {
 	setIovec(&j.vector[0], j.head)
 	setIovec(&j.vector[1], j.body[:min(len(j.body), mostPerCall)])
 	j.message.Iov = &j.vector[0]
 	j.message.SetIovlen(2)
-	n, errno := sendFrom(fd, &j.message)
+	flags := uintptr(0)
+	if more {
+		flags = unix.MSG_MORE
+	}
+	n, errno := sendFrom(fd, &j.message, flags)
 	if errno != 0 {
 		return errno
 	}

@@ -141,7 +141,7 @@ func TestBothPutMuch(t *testing.T) {
 // where sockets take a little at a time.
 func TestAnyPuts(t *testing.T) {
 	const size = 1 << 20
-	sizes := []int{1, 7, 8, headerBytes, holdBytes - 1, holdBytes, holdBytes + 1, sendAbove, aheadBytes - headerBytes,
+	sizes := []int{1, 7, 8, 5000, headerBytes, holdBytes - 1, holdBytes, holdBytes + 1, sendAbove, aheadBytes - headerBytes,
 		aheadBytes, aheadBytes + 1, outBytes, outBytes + 1, stripeAbove - 1, stripeAbove, stripeAbove + 1, mostPerCall + 1, size}
 	for name, cfg := range map[string]Config{
 		"one stripe":    {},
