@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -26,8 +27,7 @@ const (
 func (f *Fabric) Progress() { f.progress() }
 
 // Await is Progress for who has looked often enough: it sleeps until something
-// has arrived, and takes that in, or until the end of timeout, which is rounded
-// up to a millisecond. It may return early. The thread that waits is woken by the
+// has arrived, and takes that in, or for timeout at most. The thread that waits is woken by the
 // kernel itself, not by another thread that was woken before; and unlike one that
 // polls and yields, which has used up its share by the time that something
 // arrives, it gets a core at once where there are more threads than cores.
@@ -40,10 +40,16 @@ func (f *Fabric) Await(timeout time.Duration) {
 	}
 	f.awaiting.Add(1)
 	defer f.awaiting.Add(-1)
-	ms := (timeout + time.Millisecond - 1) / time.Millisecond
-	_, _, _ = unix.Syscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&f.readable)), 1, uintptr(ms))
+	// Not epoll_wait, which wakes only one of several. What the call is given it
+	// also changes, and it may not lie on a stack.
+	nap := naps.Get().(*unix.Timespec)
+	*nap = unix.NsecToTimespec(int64(timeout))
+	_, _, _ = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f.readable)), 1, uintptr(unsafe.Pointer(nap)), 0, 0, 0)
+	naps.Put(nap)
 	f.progress()
 }
+
+var naps = sync.Pool{New: func() any { return new(unix.Timespec) }}
 
 // progress reports whether anything has arrived.
 func (f *Fabric) progress() (moved bool) {
@@ -127,14 +133,14 @@ func (f *Fabric) attend() {
 				moved = conns[at].poll() || moved
 			}
 		}
+		if f.held.Load() {
+			f.flushHeld()
+		}
 		switch {
 		case moved:
 			quiet = 0
-		case n > 0: // a frame waits for another stripe, or somebody else reads
+		case n > 0: // a frame waits for another stripe, or somebody else reads or writes
 			time.Sleep(20 * time.Microsecond)
-		}
-		if f.held.Load() {
-			f.flushHeld()
 		}
 	}
 }

@@ -27,6 +27,7 @@ type conn struct {
 	fd     int
 	link   *tcpLink
 	stripe int
+	at     int         // its number in the fabric's conns, and in epoll
 	over   atomic.Bool // nothing more is read
 
 	mu     sync.Mutex

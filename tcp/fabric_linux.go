@@ -83,7 +83,7 @@ var (
 // ranks call it; it blocks until all have. Errors: *ConfigError, ErrUnavailable,
 // those of package mesh and of the exchange.
 func Open(ctx context.Context, ex Exchanger, cfg Config) (*Fabric, error) {
-	if err := cfg.check(); err != nil {
+	if err := errors.Join(cfg.check(), cfg.try()); err != nil {
 		return nil, err
 	}
 	if cfg.Stripes == 0 {

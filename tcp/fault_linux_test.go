@@ -649,7 +649,7 @@ func TestExpose(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestConfig(t *testing.T) {
-	for _, cfg := range []Config{{Stripes: -1}, {Stripes: MaxStripes + 1}, {SocketBytes: -1}, {SocketBytes: 1 << 31}} {
+	for _, cfg := range []Config{{Stripes: -1}, {Stripes: MaxStripes + 1}, {SocketBytes: -1}, {SocketBytes: 1 << 31}, {Congestion: "no such"}} {
 		_, err := Open(t.Context(), bootstrap.Single(), cfg)
 		var e *ConfigError
 		if !errors.As(err, &e) {

@@ -51,6 +51,7 @@ type tcpLink struct {
 	puts   [MaxStripes]uint64 // that were sent by each stripe but the first
 	marked bool               // all of them have been told of in marks
 	broken bool               // a write has failed, so nothing can be said any more
+	full   bool               // epoll is to say when the socket takes more of out
 	jobs   [MaxStripes]job
 	polls  [MaxStripes + 1]unix.PollFd
 
@@ -60,7 +61,6 @@ type tcpLink struct {
 
 	queueing sync.Mutex
 	queue    []byte // answers that are not in out yet
-	forgets  []mem.RegionID
 	queued   atomic.Bool
 
 	arrived [MaxStripes]atomic.Uint64 // puts that have come by each stripe but the first
@@ -115,7 +115,8 @@ func (l *tcpLink) Put(dst mem.Remote, src []byte) error {
 }
 
 // Notify implements link.Link. It blocks only where tens of kilobytes of what
-// was said before could not be sent yet, because the peer does not read.
+// was said before could not be sent yet, because the peer does not read; and the
+// first for a region as Put does. It does not allocate.
 func (l *tcpLink) Notify(dst mem.Remote, v uint64) error {
 	size, err := l.size("notify", dst.Region)
 	if err != nil {
@@ -331,12 +332,35 @@ func (l *tcpLink) flush() {
 	}
 	if l.sent < len(l.out) {
 		l.hold()
+		l.setFull(true)
 		return
 	}
+	l.emptied()
+}
+
+// emptied is for when all of out has been sent, or never will be.
+func (l *tcpLink) emptied() {
 	l.out, l.sent = l.out[:0], 0
 	if l.pending.Load() {
 		l.pending.Store(false)
 	}
+	l.setFull(false)
+}
+
+// setFull lets epoll wake the fabric's goroutine, or who awaits, when there is
+// room in a socket that was full, or no longer.
+func (l *tcpLink) setFull(full bool) {
+	if l.full == full {
+		return
+	}
+	l.full = full
+	first := l.conns[0]
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(first.at)}
+	if full {
+		e.Events |= unix.EPOLLOUT
+	}
+	// It fails when the connection is over, which is reason enough to wake up.
+	_ = unix.EpollCtl(l.fabric.epoll, unix.EPOLL_CTL_MOD, first.fd, &e)
 }
 
 // sendOut is flush for those who are to know what became of it.
@@ -437,8 +461,7 @@ func (l *tcpLink) write(stripes int) error {
 		l.jobs[stripe].clear()
 	}
 	l.broken = l.broken || err != nil // perhaps within a frame
-	l.out, l.sent = l.out[:0], 0
-	l.pending.Store(false)
+	l.emptied()
 	return err
 }
 

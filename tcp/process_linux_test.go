@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -284,11 +285,8 @@ func namespaces(t testing.TB, n int) []place {
 // configured is the Config of a rank in a process of its own.
 func configured() Config {
 	cfg := Config{Listen: os.Getenv(roleEnv + "_LISTEN")}
-	if s := os.Getenv(roleEnv + "_STRIPES"); s != "" {
-		fmt.Sscan(s, &cfg.Stripes)
-	}
-	if s := os.Getenv(roleEnv + "_BYTES"); s != "" {
-		fmt.Sscan(s, &cfg.SocketBytes)
-	}
+	cfg.Stripes, _ = strconv.Atoi(os.Getenv(roleEnv + "_STRIPES")) // 0 where it is not set
+	cfg.SocketBytes, _ = strconv.Atoi(os.Getenv(roleEnv + "_BYTES"))
+	cfg.Congestion = os.Getenv(roleEnv + "_CONGESTION")
 	return cfg
 }

@@ -357,5 +357,34 @@ func TestAwait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	within(t, "Await", func() error { b.Await(5 * time.Millisecond); return nil })
+	_ = within(t, "Await", func() error { b.Await(5 * time.Millisecond); return nil })
+}
+
+// TestFullSocket: notifications that a full socket did not take go out when it
+// has room, while nobody of the rank looks.
+func TestFullSocket(t *testing.T) {
+	checkLeaks(t)
+	a, b := pair(t, 8, Config{SocketBytes: 4096})
+	counter := link.CounterAt(b.buffer.Bytes())
+	if err := errors.Join(a.put(0, []byte{1}), a.notify(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.link.(*tcpLink).conns[0].mu.Lock() // b does not read
+	const last = 2000
+	full := false
+	for v := uint64(2); v <= last; v++ {
+		if err := a.notify(v); err != nil {
+			t.Fatal(err)
+		}
+		full = full || a.link.(*tcpLink).pending.Load()
+	}
+	if !full {
+		t.Error("the socket took it all; the test shows nothing")
+	}
+	b.link.(*tcpLink).conns[0].mu.Unlock()
+	for end := time.Now().Add(30 * time.Second); counter.Load() < last; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the count is %d", counter.Load())
+		}
+	}
 }
