@@ -136,6 +136,18 @@ func author(name string, c plan.Collective, ranks, root, chunks int, write func(
 	return b.Plan()
 }
 
+// authorOver is author for a plan over nodes.
+func authorOver(name string, c plan.Collective, nodes plan.Nodes, root, chunks int, write func(b *plan.Builder)) (*plan.Plan, error) {
+	if len(nodes) == 1 {
+		return author(name, c, 1, root, chunks, write)
+	}
+	b := plan.NewOver(name, c, nodes, root, chunks)
+	if b.Err() == nil {
+		write(b)
+	}
+	return b.Plan()
+}
+
 // others calls f for every rank but r, the right neighbour first: whoever all
 // ranks deal with in turn, they deal with different peers at any moment.
 func others(n, r int, f func(q int)) {

@@ -1,6 +1,10 @@
 package algo
 
-import "github.com/tutti-go/tutti/plan"
+import (
+	"slices"
+
+	"github.com/tutti-go/tutti/plan"
+)
 
 // A hierarchy authors a plan over a grouping of the ranks into nodes. Within a
 // node ranks map each other's memory; across they put, each from its own memory
@@ -38,13 +42,12 @@ type hierarchy struct {
 	node    []int   // by rank
 	index   []int   // by rank: which of its node it is
 	direct  bool
-	out     func(rank, block int) plan.Place
-	there   map[holding]bool // what is in its owner's Out besides where it is held
-	shown   map[holding]plan.Place
+	there   map[holding]bool       // what is in its owner's Out besides where it is held
+	from    map[holding]plan.Place // what the owner would rather copy than what it holds
 }
 
 // A lot is a block of data among nodes: in which lane it travels, and in which
-// node it is at home, that is, where its sum is complete or whose it is.
+// node it is at home, that is, where its sum is complete or where it comes from.
 type lot struct{ lane, home int }
 
 // newHierarchy returns the author of a plan of so many blocks in In or Out, each
@@ -53,15 +56,15 @@ func newHierarchy(b *plan.Builder, nodes plan.Nodes, blocks int, direct bool, ou
 	h := &hierarchy{
 		exchange: newExchange(b, len(nodes), blocks, out),
 		members:  nodes.Members(), node: nodes, index: make([]int, len(nodes)),
-		direct: direct, out: out,
-		there: map[holding]bool{}, shown: map[holding]plan.Place{},
+		direct: direct,
+		there:  map[holding]bool{}, from: map[holding]plan.Place{},
 	}
 	for _, ranks := range h.members {
 		for i, r := range ranks {
 			h.index[r] = i
 		}
 	}
-	h.brings, h.ends, h.keep, h.pass = h.bringAll, h.endAll, h.keepAll, h.passOn
+	h.brings, h.ends, h.keep, h.pass = h.bringAll, h.endAll, h.keepAll, h.passAll
 	return h
 }
 
@@ -110,19 +113,22 @@ func (h *hierarchy) among(rounds [][]move, lots []lot) [][]move {
 // bringAll returns what a node has for a block that one of its ranks sums up: of
 // all its ranks, in their order.
 func (h *hierarchy) bringAll(r, c int) []plan.Place {
+	return h.gathered(r, func(q int) plan.Place { return plan.In.At(q, c) })
+}
+
+// gathered returns what the ranks of r's node have, in their order, within r's
+// reach.
+func (h *hierarchy) gathered(r int, has func(q int) plan.Place) []plan.Place {
+	ranks := h.members[h.node[r]]
+	places := make([]plan.Place, len(ranks))
+	places[h.index[r]] = has(r)
 	h.others(r, func(q int) {
+		at := has(q)
 		if !h.direct {
-			h.shown[holding{c, plan.In.At(q, c)}] = h.show(q, plan.In.At(q, c))
+			at = h.show(q, at)
 		}
+		places[h.index[q]] = at
 	})
-	var places []plan.Place
-	for _, q := range h.members[h.node[r]] {
-		at := plan.In.At(q, c)
-		if s, ok := h.shown[holding{c, at}]; ok && q != r {
-			at = s
-		}
-		places = append(places, at)
-	}
 	return places
 }
 
@@ -139,7 +145,7 @@ func (h *hierarchy) show(r int, at plan.Place) plan.Place {
 func (h *hierarchy) endAll(r, c int, came plan.Place) []plan.Place {
 	to := []plan.Place{h.out(r, c)}
 	switch {
-	case len(h.members[h.node[r]]) == 1:
+	case h.alone(r):
 	case h.direct:
 		h.others(r, func(q int) { to = append(to, h.out(q, c)) })
 	default:
@@ -159,41 +165,124 @@ func (h *hierarchy) keepAll(r, c int, at plan.Place) {
 	if h.direct {
 		h.others(r, func(q int) { to = append(to, h.out(q, c)) })
 	}
-	if !h.there[holding{c, at}] {
-		h.Copy(r, at, to...)
+	if h.there[holding{c, at}] {
+		return
 	}
+	if from, ok := h.from[holding{c, at}]; ok {
+		at = from
+	}
+	h.Copy(r, at, to...)
 }
 
-// passOn lets the others of a rank's node copy a block that it has at a place,
+// passAll lets the others of a rank's node copy a block that it has at a place,
 // unless it has written it to their Out.
-func (h *hierarchy) passOn(r, c int, at plan.Place) {
+func (h *hierarchy) passAll(r, c int, at plan.Place) {
+	h.passOn(r, c, func(int) plan.Place { return at })
+}
+
+// passOn is passAll where each copies the block from a place of its own choice.
+func (h *hierarchy) passOn(r, c int, at func(q int) plan.Place) {
 	if !h.direct {
-		h.others(r, func(q int) { h.Copy(q, at, h.out(q, c)) })
+		h.others(r, func(q int) { h.Copy(q, at(q), h.out(q, c)) })
 	}
 }
 
-// sumUp lets the owners of lots sum them up within their node, where there is no
-// other.
-func (h *hierarchy) sumUp(lots []lot) []holding {
-	sums := make([][]plan.Place, len(lots))
-	for c, l := range lots {
-		sums[c] = h.brings(h.owner(l.home, l.lane), c)
+// alone reports whether a rank is the only one of its node.
+func (h *hierarchy) alone(r int) bool { return len(h.members[h.node[r]]) == 1 }
+
+// home returns the owner of a lot at home.
+func (h *hierarchy) home(l lot) int { return h.owner(l.home, l.lane) }
+
+// sumUp sums up every lot at its owner at home, along the given rounds among
+// nodes, and returns where the sums are.
+func (h *hierarchy) sumUp(rounds [][]move, lots []lot) []holding {
+	if len(h.members) > 1 {
+		return h.combine(h.among(rounds, lots))
 	}
-	var done []holding
+	parts := make([][]plan.Place, len(lots))
 	for c, l := range lots {
-		r := h.owner(l.home, l.lane)
-		to := h.ends(r, c, plan.Place{})
-		h.Reduce(r, to, sums[c]...)
-		done = append(done, holding{c, to[0]})
+		parts[c] = h.brings(h.home(l), c)
 	}
-	return done
+	sums := make([]holding, len(lots))
+	for c, l := range lots {
+		to := h.ends(h.home(l), c, plan.Place{})
+		h.Reduce(h.home(l), to, parts[c]...)
+		sums[c] = holding{c, to[0]}
+	}
+	return sums
 }
 
-// reduceScatter sums up every lot at its owner at home, along the given rounds
-// among nodes, and returns where the sums are.
-func (h *hierarchy) reduceScatter(rounds [][]move, lots []lot) []holding {
-	if len(h.members) == 1 {
-		return h.sumUp(lots)
+// A pattern returns the rounds in which nodes exchange blocks, each of which is
+// at home in the node of its number: those that sum it up there, and those that
+// pass it on from there to all.
+type pattern func(nodes int) (up, down [][]move)
+
+// ringRounds goes around a ring. A single block goes along a chain that ends, or
+// begins, at its home.
+func ringRounds(nodes int) (up, down [][]move) { return around(nodes, -1), around(nodes, 0) }
+
+// halvingRounds halves, and doubles back.
+func halvingRounds(nodes int) (up, down [][]move) {
+	rounds := halving(nodes)
+	return rounds, backwards(rounds)
+}
+
+// treeRounds has a binary tree for each block, with its home on top.
+func treeRounds(nodes int) (up, down [][]move) {
+	for home := range nodes {
+		t := binaryTree(nodes, home)
+		height := make([]int, nodes)
+		for _, k := range slices.Backward(t.order) {
+			for _, c := range t.children[k] {
+				height[k] = max(height[k], height[c]+1)
+			}
+			for len(up) < height[k] {
+				up = append(up, nil)
+			}
+			for _, c := range t.children[k] {
+				up[height[k]-1] = append(up[height[k]-1], move{c, k, home})
+			}
+		}
 	}
-	return h.combine(h.among(rounds, lots))
+	return up, backwards(up)
+}
+
+// laneEach returns a lot for every lane and home.
+func laneEach(nodes plan.Nodes) []lot {
+	var lots []lot
+	for lane := range lanes(nodes) {
+		for home := range nodes.Count() {
+			lots = append(lots, lot{lane, home})
+		}
+	}
+	return lots
+}
+
+// laneTurn returns a lot for every lane, at home in one node after the other.
+func laneTurn(nodes plan.Nodes) []lot {
+	lots := make([]lot, lanes(nodes))
+	for lane := range lots {
+		lots[lane] = lot{lane, lane % nodes.Count()}
+	}
+	return lots
+}
+
+// laneAt returns a lot for every lane, at home in the node of a rank.
+func laneAt(nodes plan.Nodes, rank int) []lot {
+	lots := make([]lot, lanes(nodes))
+	for lane := range lots {
+		lots[lane] = lot{lane, nodes[rank]}
+	}
+	return lots
+}
+
+// laneOwn returns a lot for every rank, at home with it.
+func laneOwn(nodes plan.Nodes) []lot {
+	lots := make([]lot, len(nodes))
+	for _, ranks := range nodes.Members() {
+		for i, r := range ranks {
+			lots[r] = lot{i, nodes[r]}
+		}
+	}
+	return lots
 }

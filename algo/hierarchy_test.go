@@ -64,8 +64,10 @@ func TestEverySplit(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			for n := 1; n <= 8; n++ {
 				partitions(n, func(sizes []int) {
-					if err := provedOver(g.name, grouped(sizes...), 0, 1, 2, 3, 4); err != nil {
-						t.Errorf("nodes of %v: %v", sizes, err)
+					for _, root := range roots(g.collective, n) {
+						if err := provedOver(g.name, grouped(sizes...), root, 1, 2, 3, 4); err != nil {
+							t.Errorf("nodes of %v, root %d: %v", sizes, root, err)
+						}
 					}
 				})
 			}
