@@ -23,6 +23,7 @@ type machine struct {
 	nodes plan.Nodes
 	calls []*called
 	turn  bool // several calls in turn
+	hasty bool // ranks tell of their arrival before the rest of their node has come
 	rng   *rand.Rand
 
 	scratch [][]number // by rank; chunk*depth + slot
@@ -366,6 +367,9 @@ func (m *machine) enter(r int, w *runner) bool {
 	case entering:
 		c.started++
 		m.counter[r] = max(m.counter[r], arrived)
+		if m.hasty {
+			m.publish(r, prog.Told, plan.Arrived)
+		}
 		if w.phase = gathering; !m.turn {
 			w.phase = waiting
 			m.advance(w, r, 0)
@@ -376,7 +380,9 @@ func (m *machine) enter(r int, w *runner) bool {
 				return false
 			}
 		}
-		m.publish(r, prog.Told, plan.Arrived)
+		if !m.hasty {
+			m.publish(r, prog.Told, plan.Arrived)
+		}
 		w.phase = meeting
 	case meeting:
 		for _, q := range prog.Arrive {

@@ -136,7 +136,7 @@ func mutate(t *testing.T, p *plan.Plan, nodes plan.Nodes, depth int, kinds map[s
 		each, schedules = 20, 40
 	}
 	if nodes != nil {
-		each /= 4 // there are many such plans
+		each /= 8 // there are many such plans
 	}
 	l, err := plan.LowerOver(p, depth, nodes)
 	if err != nil {
