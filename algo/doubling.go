@@ -90,8 +90,7 @@ func (x *exchange) double(parts []plan.Place) []plan.Place {
 	for v := range extra {
 		aside := parts[2*v+1].Rank
 		came := x.put(sums[v], aside)
-		x.keep(aside, 0, came)
-		all = append(all, came)
+		all = append(all, x.keep(aside, 0, came))
 	}
 	return all
 }
@@ -119,7 +118,7 @@ func (x *exchange) sum(to *plan.Place, last bool, a, b plan.Place) {
 	r := to.Rank
 	var dsts []plan.Place
 	if last {
-		dsts = x.ends(r, 0, plan.Place{})
+		dsts = x.ends(r, 0)
 	} else {
 		dsts = []plan.Place{x.scratch(r)}
 	}

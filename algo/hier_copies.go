@@ -117,10 +117,9 @@ func (h *hierarchy) take(r, c int, shown plan.Place) plan.Place {
 	case r != shown.Rank:
 		at := h.scratch(r)
 		h.Copy(r, shown, at, h.out(r, c))
-		h.there[holding{c, at}] = true
+		h.there[at] = true
 		return at
 	}
-	h.from[holding{c, shown}] = plan.In.At(r, c)
 	return shown
 }
 
@@ -135,7 +134,7 @@ func (h *hierarchy) take(r, c int, shown plan.Place) plan.Place {
 //	S of 0 ─► Out[0], all   S of 2 ─► Out[0], all  S of 4 ─► Out[0], all
 //
 // Cost for each rank, with b the bytes of n blocks, K nodes of m > 1 ranks: α +
-// (K-1)·α′ + (n+1)/n·b·β + (K-1)/n·b·β′. Unequal nodes put and get less than b each,
+// (K-1)·α′ + (n+K)/n·b·β + (K-1)/n·b·β′. Unequal nodes put and get less than b each,
 // however many ranks they have.
 //
 // Source: as [AllReduceHierRing].
@@ -196,7 +195,6 @@ func hierAllGather(name string, nodes plan.Nodes, among pattern, direct bool) (*
 		for r := range held {
 			if !direct && !h.alone(r) {
 				held[r].at = h.show(r, held[r].at)
-				h.from[held[r]] = plan.In.At(r, 0)
 			}
 		}
 		_, down := among(len(h.members))
@@ -427,16 +425,12 @@ func BarrierHier(nodes plan.Nodes) (*plan.Plan, error) {
 				heard[to] = h.put(at, h.owner(to, 0))
 			}
 			for k, at := range known {
-				to := []plan.Place{heard[k]}
-				if 2*dist >= n {
-					to = append(to, plan.Out.At(at.Rank, 0))
-				}
-				b.Reduce(at.Rank, to, at, heard[k])
+				b.Reduce(at.Rank, heard[k:k+1], at, heard[k])
 			}
 			known = heard
 		}
 		for _, at := range known {
-			h.pass(at.Rank, 0, at)
+			h.pass(at.Rank, 0, h.keep(at.Rank, 0, at))
 		}
 	})
 }

@@ -30,13 +30,13 @@ func (g *grouping) flows(among pattern) (up, down flow) {
 // mates returns how many others there are in r's node.
 func (g *grouping) mates(r int) int { return len(g.members[g.node[r]]) - 1 }
 
-// copiesOut returns how many places an owner writes beyond the first as it
-// distributes a block: directly, one for each mate; else to its own Out alone.
+// copiesOut returns what an owner moves as it copies what has come: directly, to
+// each mate; else to its own Out and, if it has mates, to scratch.
 func (g *grouping) copiesOut(r int, direct bool) int {
 	if direct {
 		return max(1, g.mates(r))
 	}
-	return 1
+	return 1 + min(1, g.mates(r))
 }
 
 // lotsOf calls f for the lots that a rank owns, and returns how many it does not
@@ -128,7 +128,7 @@ func hierDoublingCost(g *grouping, _ int) LevelCost {
 		case k%2 == 0: // and folds for the next one
 			l.put, l.got, l.combined = rounds+1, rounds+1, l.combined+rounds+1
 		default: // stands aside
-			l.put, l.got, l.inside = 1, 1, l.inside+1
+			l.put, l.got, l.inside = 1, 1, l.inside+g.copiesOut(r, false)
 		}
 		return l
 	})
@@ -226,9 +226,7 @@ func hierAllGatherCost(among pattern, hops func(nodes int) int, direct bool) fun
 		}
 		return g.cost(inside, hops(len(g.members)), len(g.node), func(r int) load {
 			l := g.spreading(load{}, r, g.laneOwn(), down, direct)
-			if l.inside += g.copiesOut(r, direct); !direct && !g.alone(r) {
-				l.inside++ // shows its own
-			}
+			l.inside += g.copiesOut(r, direct) // of its own
 			return l
 		})
 	}

@@ -26,7 +26,7 @@ func TestEqualNodes(t *testing.T) {
 	}{
 		{name: "allreduce/hier-ring", want: func(k, m float64, waits int) LevelCost {
 			n := k * m
-			return two(level{2, 3*(m-1)/m + (k-1)/n}, level{2 * waits, 2 * (k - 1) / n}, (n-1)/n, 2*(k-1)/k)
+			return two(level{2, 3*(m-1)/m + 2*(k-1)/n}, level{2 * waits, 2 * (k - 1) / n}, (n-1)/n, 2*(k-1)/k)
 		}},
 		{name: "allreduce/hier-ring-direct", want: func(k, m float64, waits int) LevelCost {
 			n := k * m
@@ -34,14 +34,14 @@ func TestEqualNodes(t *testing.T) {
 		}},
 		{name: "allreduce/hier-halving-doubling", powers: true, want: func(k, m float64, waits int) LevelCost {
 			n := k * m
-			return two(level{2, 3*(m-1)/m + (k-1)/n}, level{2 * waits, 2 * (k - 1) / n}, (n-1)/n, 2*(k-1)/k)
+			return two(level{2, 3*(m-1)/m + 2*(k-1)/n}, level{2 * waits, 2 * (k - 1) / n}, (n-1)/n, 2*(k-1)/k)
 		}},
 		{name: "allreduce/hier-halving-doubling-direct", powers: true, want: func(k, m float64, waits int) LevelCost {
 			n := k * m
 			return two(level{0, 2 * (m - 1) / m}, level{2 * waits, 2 * (k - 1) / n}, (n-1)/n, 2*(k-1)/k)
 		}},
 		{name: "allreduce/hier-tree", trees: true, want: func(_, m float64, waits int) LevelCost {
-			return two(level{2, (3*m - 2) / m}, level{2 * waits, 3 / m}, (m+1)/m, 0)
+			return two(level{2, (3*m - 1) / m}, level{2 * waits, 3 / m}, (m+1)/m, 0)
 		}},
 		{name: "allreduce/hier-tree-direct", trees: true, want: func(_, m float64, waits int) LevelCost {
 			return two(level{0, 2 * (m - 1) / m}, level{2 * waits, 3 / m}, (m+1)/m, 0)
@@ -81,14 +81,14 @@ func TestEqualNodes(t *testing.T) {
 		}},
 		{name: "allgather/hier-ring", want: func(k, m float64, waits int) LevelCost {
 			n := k * m
-			return two(level{1, (n + 1) / n}, level{waits, (k - 1) / n}, 0, (k-1)/k)
+			return two(level{1, (n + k) / n}, level{waits, (k - 1) / n}, 0, (k-1)/k)
 		}},
 		{name: "allgather/hier-ring-direct", want: func(k, m float64, waits int) LevelCost {
 			return two(level{0, (m - 1) / m}, level{waits, (k - 1) / (k * m)}, 0, (k-1)/k)
 		}},
 		{name: "allgather/hier-doubling", powers: true, want: func(k, m float64, waits int) LevelCost {
 			n := k * m
-			return two(level{1, (n + 1) / n}, level{waits, (k - 1) / n}, 0, (k-1)/k)
+			return two(level{1, (n + k) / n}, level{waits, (k - 1) / n}, 0, (k-1)/k)
 		}},
 		{name: "allgather/hier-doubling-direct", powers: true, want: func(k, m float64, waits int) LevelCost {
 			return two(level{0, (m - 1) / m}, level{waits, (k - 1) / (k * m)}, 0, (k-1)/k)

@@ -17,14 +17,14 @@ import "github.com/tutti-go/tutti/plan"
 //	up, step k = 0 .. K-1, chunk c of a lane, at its owner r of one node:
 //	         In[c] + mates' S ─► S ── put ─►           the first node
 //	         S ◄── put ──, S + In[c] + mates' S ─► S   and so on; the last one,
-//	                                       also ─► Out where the chunk is at home
-//	down:    S ◄── put ──, ── put ─►, S ─► Out, mates: S ─► Out
+//	                                       and ─► Out where the chunk is at home
+//	down:    S ◄── put ──, ── put ─►, S ─► S, Out, mates: S ─► Out
 //
 // What has come and what the node brings is summed up in one pass. A chunk is
 // shown just before the pass that needs it, at any rank of the ring.
 //
 // Cost for each rank, K nodes of m > 1 ranks: 2α + 2(K-1)·α′ + (3(m-1)/m +
-// (K-1)/n)·b·β + 2(K-1)/n·b·β′ + (n-1)/n·b·γ. A node puts 2(K-1)/K·b, which is
+// 2(K-1)/n)·b·β + 2(K-1)/n·b·β′ + (n-1)/n·b·γ. A node puts 2(K-1)/K·b, which is
 // the least there is, and each of its ranks an equal part of that. Every
 // byte is shown once, read by its owner, and copied out.
 //
@@ -107,9 +107,9 @@ func AllReduceHierHalvingDoublingDirect(nodes plan.Nodes) (*plan.Plan, error) {
 //
 //	up       In + mates' S ─► S ── put ─►          a leaf
 //	         S + S + In + mates' S ─► S ── put ─►  an inner node, at the top ─► Out
-//	down     S ◄── put ──, ── put ─► ── put ─►, S ─► Out, mates: S ─► Out
+//	down     S ◄── put ──, ── put ─► ── put ─►, S ─► S, Out, mates: S ─► Out
 //
-// Cost for each rank, K nodes of m > 1 ranks: 2α + 2⌊log2 K⌋·α′ + (3m-2)/m·b·β +
+// Cost for each rank, K nodes of m > 1 ranks: 2α + 2⌊log2 K⌋·α′ + (3m-1)/m·b·β +
 // 3/m·b·β′ + (m+1)/m·b·γ. With up to 4 nodes it is 2/m·b·β′, with 2 it is
 // 1/m·b·β′ and b·γ. With a lane for every node or more, all nodes put about
 // as much as in a ring; but some of their ranks more than others.
@@ -270,7 +270,7 @@ func ReduceScatterHierHalvingDirect(nodes plan.Nodes) (*plan.Plan, error) {
 func hierReduceScatter(name string, nodes plan.Nodes, among pattern, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.ReduceScatter, nodes, 0, 1, func(b *plan.Builder) {
 		h := newHierarchy(b, group(nodes), len(nodes), direct, mine)
-		h.ends = func(r, c int, _ plan.Place) []plan.Place { return []plan.Place{mine(r, c)} }
+		h.ends = func(r, c int) []plan.Place { return []plan.Place{mine(r, c)} }
 		up, _ := among(len(h.members))
 		h.sumUp(up, h.laneOwn())
 	})
@@ -349,14 +349,11 @@ func hierReduce(name string, nodes plan.Nodes, root int, among pattern, direct b
 	g := group(nodes)
 	return authorOver(name, plan.Reduction, nodes, root, g.lanes, func(b *plan.Builder) {
 		h := newHierarchy(b, g, g.lanes, direct, plan.Out.At)
-		h.ends = func(r, c int, came plan.Place) []plan.Place {
-			switch {
-			case direct || r == root:
-				came = plan.Out.At(root, c)
-			case came.Buf != plan.Scratch:
-				came = h.scratch(r)
+		h.ends = func(r, c int) []plan.Place {
+			if direct || r == root {
+				return []plan.Place{plan.Out.At(root, c)}
 			}
-			return []plan.Place{came}
+			return []plan.Place{h.scratch(r)}
 		}
 		up, _ := among(len(g.members))
 		for _, sum := range h.sumUp(up, g.laneAt(root)) {

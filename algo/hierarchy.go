@@ -28,20 +28,23 @@ import (
 // callers' buffers are mapped too, the owner reads them and writes to them, and
 // the others have nothing to do (direct).
 //
-//	staged    In ─► S ─┐ Σ, put, ...  S ◄── put ──  owner's S ─┬─► Out
-//	          In ─► S ─┘                                       └─► Out
-//	direct    In ─┐ Σ, put, ...       S ◄── put ──  owner's S ─┬─► Out
-//	          In ─┘                                            └─► Out
+//	staged    In ─► S ─┐ Σ ── put ─►    S ─► S ─┬─► Out
+//	          In ─► S ─┘                        └─► Out
+//	direct    In ─┐ Σ ── put ─►         S ─┬─► Out
+//	          In ─┘                        └─► Out
 //
-// What came by a put the owner uses first, see [plan.NewOver]: it puts it on, or
-// copies it to its own Out. The others read it where it came in. So a chunk of
-// scratch lives for three stages; at a depth below 3 they do not all overlap.
+// What came by a put only the owner uses: it puts it on, and copies it to its own
+// Out and to other scratch, where the rest of the node reads it. So the sender
+// hears from one rank when the place is free again, and every chunk of scratch
+// lives for two stages.
 type hierarchy struct {
 	*exchange
 	*grouping
 	direct bool
-	there  map[holding]bool       // what is in its owner's Out besides where it is held
-	from   map[holding]plan.Place // what the owner would rather copy than what it holds
+	// Scratch where the ranks of a node find a block that its owner need not copy
+	// there: what has been shown, and from where; and what is also in its Out.
+	shown map[plan.Place]plan.Place
+	there map[plan.Place]bool
 }
 
 // A grouping is a [plan.Nodes] with what can be derived from it.
@@ -74,7 +77,7 @@ type lot struct{ lane, home int }
 func newHierarchy(b *plan.Builder, g *grouping, blocks int, direct bool, out func(rank, block int) plan.Place) *hierarchy {
 	h := &hierarchy{
 		exchange: newExchange(b, len(g.node), blocks, out), grouping: g, direct: direct,
-		there: map[holding]bool{}, from: map[holding]plan.Place{},
+		shown: map[plan.Place]plan.Place{}, there: map[plan.Place]bool{},
 	}
 	h.brings, h.ends, h.keep, h.pass = h.bringAll, h.endAll, h.keepAll, h.passAll
 	return h
@@ -138,42 +141,48 @@ func (h *hierarchy) gathered(r int, has func(q int) plan.Place) []plan.Place {
 func (h *hierarchy) show(r int, at plan.Place) plan.Place {
 	to := h.scratch(r)
 	h.Copy(r, at, to)
+	h.shown[to] = at
 	return to
 }
 
 // endAll returns where the sum of a block goes that all ranks of the node get:
-// to their Out; or to the owner's, and to its scratch, from where the others
-// copy it later. came may be overwritten, if it is anything.
-func (h *hierarchy) endAll(r, c int, came plan.Place) []plan.Place {
-	to := []plan.Place{h.out(r, c)}
-	switch {
-	case h.alone(r):
-	case h.direct:
-		h.others(r, func(q int) { to = append(to, h.out(q, c)) })
-	default:
-		if came.Buf != plan.Scratch {
-			came = h.scratch(r)
-		}
-		h.there[holding{c, came}] = true
-		to = []plan.Place{came, h.out(r, c)}
+// to their Out; or to the owner's, and to scratch, from where the others copy it.
+func (h *hierarchy) endAll(r, c int) []plan.Place {
+	to := h.outs(r, c)
+	if !h.direct && !h.alone(r) {
+		to = slices.Insert(to, 0, h.scratch(r))
+		h.there[to[0]] = true
 	}
 	return to
 }
 
-// keepAll copies a block that a rank has at a place to its Out, or to that of
-// all ranks of its node.
-func (h *hierarchy) keepAll(r, c int, at plan.Place) {
+// outs returns where a rank writes a block that all of its node get: to its Out,
+// or to that of all.
+func (h *hierarchy) outs(r, c int) []plan.Place {
 	to := []plan.Place{h.out(r, c)}
 	if h.direct {
 		h.others(r, func(q int) { to = append(to, h.out(q, c)) })
 	}
-	if h.there[holding{c, at}] {
-		return
+	return to
+}
+
+// keepAll copies a block that a rank has at a place to its Out, or to that of all
+// ranks of its node. It returns where the others find it: not where a put has
+// brought it, since then whoever puts there next would have to hear from each of
+// them that the place is free.
+func (h *hierarchy) keepAll(r, c int, at plan.Place) plan.Place {
+	if h.there[at] {
+		return at
 	}
-	if from, ok := h.from[holding{c, at}]; ok {
-		at = from
+	from, to := at, h.outs(r, c)
+	if in, ok := h.shown[at]; ok {
+		from = in
+	} else if !h.direct && !h.alone(r) {
+		at = h.scratch(r)
+		to = slices.Insert(to, 0, at)
 	}
-	h.Copy(r, at, to...)
+	h.Copy(r, from, to...)
+	return at
 }
 
 // passAll lets the others of a rank's node copy a block that it has at a place,
@@ -207,7 +216,7 @@ func (h *hierarchy) sumUp(rounds [][]move, lots []lot) []holding {
 	}
 	sums := make([]holding, len(lots))
 	for c, l := range lots {
-		to := h.ends(h.home(l), c, plan.Place{})
+		to := h.ends(h.home(l), c)
 		h.Reduce(h.home(l), to, parts[c]...)
 		sums[c] = holding{c, to[0]}
 	}

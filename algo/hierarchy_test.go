@@ -168,8 +168,33 @@ func provedOver(g overGenerator, nodes plan.Nodes, root int, depths []int) error
 		if err != nil {
 			return err
 		}
+		if err := quiet(l); err != nil {
+			return fmt.Errorf("depth %d: %w", depth, err)
+		}
 		if err := l.Verify(); err != nil {
 			return fmt.Errorf("depth %d: %w", depth, err)
+		}
+	}
+	return nil
+}
+
+// quiet shows that over the network nobody waits for anybody but those who put to
+// it, and those who use what it has put: each put is notified once, and
+// its place given back once.
+func quiet(l *plan.Lowered) error {
+	puts := map[[2]int]bool{}
+	for r, prog := range l.Programs {
+		for _, a := range prog.Actions {
+			puts[[2]int{r, a.Dsts[0].Rank}] = true
+		}
+	}
+	for r, prog := range l.Programs {
+		for _, a := range prog.Actions {
+			for _, w := range a.Waits {
+				if !l.Nodes.Together(r, w.Rank) && !puts[[2]int{r, w.Rank}] && !puts[[2]int{w.Rank, r}] {
+					return fmt.Errorf("rank %d waits for rank %d of another node, but they do not exchange bytes", r, w.Rank)
+				}
+			}
 		}
 	}
 	return nil
@@ -184,21 +209,24 @@ func near(a, b LevelCost) bool {
 	return same(a.Inside, b.Inside) && same(a.Across, b.Across) && math.Abs(a.Wire-b.Wire) < tiny
 }
 
-// TestStagesOverlap: from depth 3 on a rank works on another tile in each stage,
-// within nodes and across, so that all stages are at work at once.
+// TestStagesOverlap: a rank works on another tile in each stage, within nodes and
+// across, so that all stages are at work at once.
 func TestStagesOverlap(t *testing.T) {
 	for _, g := range hierGenerators {
+		if g.collective == plan.Barrier {
+			continue // there is only one tile
+		}
 		for _, nodes := range []plan.Nodes{equal(2, 2), equal(2, 4), equal(4, 2), equal(3, 3), equal(8, 2), equal(4, 1), equal(1, 4)} {
 			p, err := NewOver(g.name, nodes, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, depth := range []int{3, 4} {
+			for _, depth := range []int{2, 3, 4} {
 				l, err := plan.LowerOver(p, depth, nodes)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := l.MaxSkew(), CostOf(p).Alpha; got != want {
+				if got, want := l.MaxSkew(), CostOf(p).Alpha; got < want {
 					t.Errorf("%s, nodes %v, depth %d: %d tiles apart in %d waits", g.name, nodes, depth, got, want)
 				}
 			}

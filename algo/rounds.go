@@ -22,18 +22,18 @@ type exchange struct {
 
 	// What a rank stands for: by itself for itself alone, see [hierarchy]
 	// for its node.
-	brings func(rank, block int) []plan.Place                  // to the sum of a block, in order of reduction
-	ends   func(rank, block int, came plan.Place) []plan.Place // where the sum goes, of which the last part may be overwritten
-	keep   func(rank, block int, at plan.Place)                // copies a block to where it ends at the rank
-	pass   func(rank, block int, at plan.Place)                // and then lets others copy it; or nil
+	brings func(rank, block int) []plan.Place              // to the sum of a block, in order of reduction
+	ends   func(rank, block int) []plan.Place              // where the sum goes
+	keep   func(rank, block int, at plan.Place) plan.Place // copies a block to where it ends at the rank; returns where others find it
+	pass   func(rank, block int, at plan.Place)            // lets others copy it from there; or nil
 }
 
 func newExchange(b *plan.Builder, ranks, blocks int, out func(rank, block int) plan.Place) *exchange {
 	return &exchange{
 		Builder: b, ranks: ranks, blocks: blocks, out: out, used: make([]int, ranks),
 		brings: func(r, c int) []plan.Place { return []plan.Place{plan.In.At(r, c)} },
-		ends:   func(r, c int, _ plan.Place) []plan.Place { return []plan.Place{out(r, c)} },
-		keep:   func(r, c int, at plan.Place) { b.Copy(r, at, out(r, c)) },
+		ends:   func(r, c int) []plan.Place { return []plan.Place{out(r, c)} },
+		keep:   func(r, c int, at plan.Place) plan.Place { b.Copy(r, at, out(r, c)); return at },
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *spreading) arrive(came []holding) {
 func (s *spreading) settle() {
 	for r, blocks := range s.fresh {
 		for _, c := range blocks {
-			s.keep(r, c, s.at[r][c])
+			s.at[r][c] = s.keep(r, c, s.at[r][c])
 		}
 	}
 	for r, blocks := range s.fresh {
@@ -243,7 +243,7 @@ func (s *combining) add(r, c int) {
 	case p.sent:
 		to = p.came[:1]
 	default:
-		to = s.ends(r, c, p.came[0])
+		to = s.ends(r, c)
 	}
 	s.Reduce(r, to, srcs...)
 	p.at, p.came = to[:1], nil

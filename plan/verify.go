@@ -153,7 +153,7 @@ func (l *Lowered) nodes() Nodes {
 		return l.Nodes
 	}
 	var r Reach
-	l.each(func(_ int, s *Step) error { r.add(s); return nil })
+	_ = l.each(func(_ int, s *Step) error { r.add(s); return nil })
 	return r.nodes(len(l.Programs))
 }
 
