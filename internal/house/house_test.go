@@ -25,6 +25,7 @@ var mayImport = map[string][]string{
 	"link/linktest":     {"mem", "link"},
 	"shm":               {"mem", "link"},
 	"span":              {"mem", "link"},
+	"tcp":               {"mem", "link"},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
@@ -40,6 +41,7 @@ var mayImport = map[string][]string{
 	"internal/move":     {},
 	"internal/spin":     {},
 	"internal/leak":     {},
+	"internal/mesh":     {},
 	"internal/testhost": {},
 }
 
