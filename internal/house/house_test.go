@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"internal/float16":  {},
 	"internal/fence":    {},
 	"internal/futex":    {},
+	"internal/hostnet":  {},
 	"internal/house":    {},
 	"internal/move":     {},
 	"internal/spin":     {},
