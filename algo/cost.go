@@ -90,11 +90,18 @@ func share(part, whole int) float64 { return float64(part) / float64(whole) }
 // root, it is that of root 0. For an unknown name the error is an
 // [*UnknownError].
 func CostFor(name string, ranks int) (Cost, error) {
-	g, err := find(name)
+	g, h, err := find(name)
 	if err != nil {
 		return Cost{}, err
 	}
-	if err := g.fault(ranks, 0); err != nil {
+	if h != nil {
+		p, err := New(name, ranks, 0)
+		if err != nil {
+			return Cost{}, err
+		}
+		return CostOf(p), nil
+	}
+	if err := fault(name, g.collective, ranks, 0); err != nil {
 		return Cost{}, err
 	}
 	switch {

@@ -92,13 +92,7 @@ func AllReduceRing(ranks int) (*plan.Plan, error) {
 		return alone(name, plan.AllReduce)
 	}
 	x := newExchange(plan.NewBuilder(name, plan.AllReduce, ranks, ranks), ranks, ranks, plan.Out.At)
-	x.combine(around(ranks, 0))
-	sums := make([]holding, ranks)
-	for r := range sums {
-		c := (r + 1) % ranks
-		sums[r] = holding{c, plan.Out.At(r, c)}
-	}
-	x.spread(sums, around(ranks, 1))
+	x.spread(x.combine(around(ranks, 0)), around(ranks, 1))
 	return x.Plan()
 }
 

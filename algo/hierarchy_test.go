@@ -1,0 +1,81 @@
+package algo
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tutti-go/tutti/plan"
+)
+
+// provedOver returns what is wrong with the plan of a hierarchical algorithm.
+func provedOver(name string, nodes plan.Nodes, root int, depths ...int) error {
+	p, err := NewOver(name, nodes, root)
+	if err != nil {
+		return err
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	_, ok := p.ReachOver(nodes)
+	if !ok {
+		return fmt.Errorf("reaches memory of other nodes")
+	}
+	for _, depth := range depths {
+		l, err := plan.LowerOver(p, depth, nodes)
+		if err != nil {
+			return err
+		}
+		if err := l.Verify(); err != nil {
+			return fmt.Errorf("depth %d: %w", depth, err)
+		}
+	}
+	return nil
+}
+
+// partitions calls f for every way of parting n ranks into nodes of descending
+// size, in contiguous numbers.
+func partitions(n int, f func(sizes []int)) {
+	var part func(left, most int, sizes []int)
+	part = func(left, most int, sizes []int) {
+		if left == 0 {
+			f(sizes)
+			return
+		}
+		for s := min(left, most); s > 0; s-- {
+			part(left-s, s, append(sizes, s))
+		}
+	}
+	part(n, n, nil)
+}
+
+// grouped returns the grouping of contiguous ranks into nodes of these sizes.
+func grouped(sizes ...int) plan.Nodes {
+	var nodes plan.Nodes
+	for k, s := range sizes {
+		for range s {
+			nodes = append(nodes, k)
+		}
+	}
+	return nodes
+}
+
+func TestEverySplit(t *testing.T) {
+	for _, g := range hierGenerators {
+		t.Run(g.name, func(t *testing.T) {
+			for n := 1; n <= 8; n++ {
+				partitions(n, func(sizes []int) {
+					for _, root := range roots(g.collective, n) {
+						if err := provedOver(g.name, grouped(sizes...), root, 1, 2, 3, 4); err != nil {
+							t.Errorf("nodes of %v, root %d: %v", sizes, root, err)
+						}
+					}
+				})
+			}
+			for _, sizes := range [][]int{{8, 8}, {3, 5, 1}, {1, 15}, {2, 2, 2, 2, 2, 2, 2}, {8, 8, 8, 8, 8, 8, 8, 8}, {32, 32}} {
+				if err := provedOver(g.name, grouped(sizes...), 0, 3); err != nil {
+					t.Errorf("nodes of %v: %v", sizes, err)
+				}
+			}
+		})
+	}
+}
