@@ -100,7 +100,7 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	}
 	comm, err = engine.New(ctx, engine.Config{
 		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
-		Plan: algo.New, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
+		Plan: algo.NewOver, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		FetchByAddress: cfg.Algo == "attach",
 		Cores:          cores, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,

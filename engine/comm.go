@@ -27,8 +27,14 @@ type Config struct {
 	Exchanger  Exchanger
 	Fabric     link.Fabric // owned by the Comm from New on, also when New fails
 
-	// Plan makes the plan of a name for a number of ranks and a root: algo.New.
-	Plan func(name string, ranks, root int) (*plan.Plan, error)
+	// Nodes is the node of each rank: ranks of one node map each other's memory
+	// on this fabric. It is the same on all ranks. nil means that all ranks are
+	// one node, or where the fabric maps nothing, that each is one.
+	Nodes plan.Nodes
+
+	// Plan makes the plan of a name for ranks grouped into nodes and a root:
+	// algo.NewOver.
+	Plan func(name string, nodes plan.Nodes, root int) (*plan.Plan, error)
 	// Choose picks among plans: tune.Choose. All ranks must be given the same,
 	// and the same Rules as the name for it: New refuses ranks that differ.
 	Choose func(tune.Request) tune.Choice
@@ -43,15 +49,15 @@ type Config struct {
 	// slower than that copy wherever we measured.
 	FetchByAddress bool
 
-	// Cores is how many cores the ranks of this machine may use in all, the
-	// same number on all ranks; 0 means GOMAXPROCS.
+	// Cores is how many cores the ranks of a node may use in all, on the node
+	// that has fewest. It is the same number on all ranks; 0 means GOMAXPROCS.
 	Cores int
 	// CacheBytes is how much of what a call moves stays in the cache that the
 	// ranks share: the results of larger calls are written past it. 0 means what
 	// the machine tells of its last cache, or 32 MiB.
 	CacheBytes int
 	// Threads reduce for this rank when a message is large; 0 means cores
-	// divided by ranks, at least one.
+	// divided by the ranks of a node, at least one.
 	Threads int
 	// Logger takes changes of state; nil discards them.
 	Logger *slog.Logger
@@ -81,6 +87,9 @@ type Comm struct {
 	forgetLost func()
 
 	layout      layout
+	nodes       plan.Nodes      // who is near whom
+	nodeCount   int             // how many nodes there are,
+	neighbours  int             // and how many ranks the largest has
 	links       []link.Link     // by rank; ours is nil
 	seen        []*link.Counter // progress of each rank, our own included
 	own         *link.Counter   // our progress
@@ -145,13 +154,18 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	}
 	c := newComm(cfg, cfg.Rank, cfg.Size)
 	c.family = &family{fabric: cfg.Fabric}
-	c.patience = link.PatienceFor(cfg.Size, cfg.Cores)
-	if c.besides = c.patience; cfg.Cores < 2*cfg.Size {
+	c.nodes = cfg.Nodes
+	neighbours := cfg.Size // most ranks of a node
+	if c.nodes != nil {
+		neighbours = mostOfANode(c.nodes)
+	}
+	c.patience = link.PatienceFor(neighbours, cfg.Cores)
+	if c.besides = c.patience; cfg.Cores < 2*neighbours {
 		c.besides = beside
 	}
-	c.crowded = cfg.Size > cfg.Cores
+	c.crowded = neighbours > cfg.Cores
 	if c.threads = cfg.Threads; c.threads <= 0 {
-		c.threads = max(1, cfg.Cores/cfg.Size)
+		c.threads = max(1, cfg.Cores/neighbours)
 	}
 	if err := c.join(ctx, cfg.Exchanger); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), cfg.Fabric.Close())

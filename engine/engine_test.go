@@ -107,7 +107,7 @@ func open(t *testing.T, m medium, n int, algoName string, adjust func(*tune.Choi
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Threads: threads,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Threads: threads,
 			Cores:  runtime.GOMAXPROCS(0),
 			Choose: chooser(algoName, adjust),
 		})

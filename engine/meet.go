@@ -188,9 +188,6 @@ func (c *Comm) rowsOfAll() [][]uint64 {
 // allReachable reports whether every buffer of the current call that its plan
 // may want peers to touch is one that they can map.
 func (c *Comm) allReachable() bool {
-	if !c.mapped {
-		return false
-	}
 	for rank := range c.size {
 		if !c.reachable(rank) {
 			return false

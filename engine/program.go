@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -22,9 +23,9 @@ type programKey struct {
 type program struct {
 	name       string
 	collective plan.Collective
-	reach      plan.Reach
-	chunks     int // of a block
-	scratch    int // scratch chunks of each rank
+	reach      plan.Reach // within nodes
+	chunks     int        // of a block
+	scratch    int        // scratch chunks of each rank
 	depth      int
 	tileBytes  int // as chosen, cut so that the scratch fits
 	stride     uint64
@@ -108,14 +109,14 @@ func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
 	key := programKey{choice.Algo, k.root, choice.Depth}
 	p, ok := c.programs[key]
 	if !ok {
-		made, err := c.cfg.Plan(choice.Algo, c.size, k.root)
+		made, err := c.cfg.Plan(choice.Algo, c.nodes, k.root)
 		if err != nil {
 			return nil, err
 		}
 		if c.cfg.FixedOrder && !made.RankOrder() {
 			return nil, k.bad("%s does not combine in rank order, as a fixed order demands", made.Name)
 		}
-		lowered, err := plan.Lower(made, choice.Depth)
+		lowered, err := c.lower(made, choice.Depth)
 		if err != nil {
 			return nil, err
 		}
@@ -140,18 +141,31 @@ func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
 	return p, nil
 }
 
+// lower cuts a plan into programs for the nodes that there are.
+func (c *Comm) lower(p *plan.Plan, depth int) (*plan.Lowered, error) {
+	if c.mapped {
+		return plan.Lower(p, depth)
+	}
+	lowered, err := plan.LowerOver(p, depth, c.nodes)
+	var check *plan.CheckError
+	if errors.As(err, &check) && check.Kind == plan.OutOfReach {
+		return nil, &ArgumentError{p.Collective.String(), fmt.Sprintf(
+			"%s reads and writes memory of other ranks, which over %s can only be put to: %s",
+			p.Name, c.family.fabric.Medium(), check.Detail)}
+	}
+	return lowered, err
+}
+
 // resolve turns this rank's lowered program into one that can run.
 func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	n := c.size
 	p := &program{
-		name: l.Plan.Name, collective: l.Plan.Collective, reach: l.Plan.Reach(),
+		name: l.Plan.Name, collective: l.Plan.Collective,
 		chunks: l.Plan.Chunks, scratch: l.Plan.Scratch, depth: l.Depth,
 		stride: uint64(l.Stride), maxSkew: l.MaxSkew(), ranks: n,
 		bases: make([]unsafe.Pointer, 3*n), addresses: make([]uintptr, 3*n), far: make([]bool, 3*n),
 	}
-	if !c.mapped && !p.reach.PutOnly() {
-		return nil, &ArgumentError{p.collective.String(), fmt.Sprintf("%s needs mapped memory, which %s does not give", p.name, c.family.fabric.Medium())}
-	}
+	p.reach, _ = l.Plan.ReachOver(c.nodes)
 	c.placeScratch(p)
 	p.touches, p.touchedBy = neighbours(l, c.rank)
 	data := dataOf(l.Plan)

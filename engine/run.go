@@ -54,7 +54,8 @@ func (c *Comm) request(k *call) tune.Request {
 	return tune.Request{
 		Collective: k.collective, Bytes: k.block, Ranks: c.size, Crowded: c.crowded,
 		Uneven: k.vector, Ordered: c.cfg.FixedOrder, Coded: k.wire != WireFull,
-		MappedScratch: c.mapped, Attach: c.family.attach,
+		MappedScratch: c.mapped, Nodes: c.nodeCount, Neighbours: c.neighbours,
+		Attach: c.family.attach,
 	}
 }
 
@@ -82,21 +83,34 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		}
 	}
 	if !c.mapped && !k.vector {
-		c.shape.uniform(k.block)
-		p, err := c.program(k, c.choose(k, c.request(k)))
-		if err != nil {
-			return err
+		request := c.request(k)
+		request.Blind = true
+		if choice := c.choose(k, request); choice.Algo != "" {
+			return c.runAtOnce(ctx, k, choice)
 		}
-		if err := c.enter(ctx, p); err != nil {
-			return err
-		}
-		return c.execute(ctx, p, k)
 	}
 	shown, err := c.meet(ctx, k)
 	if err != nil {
 		return err
 	}
 	return c.runNoticed(ctx, k, shown)
+}
+
+// runAtOnce runs a call of blocks of one size where not all ranks are mapped,
+// without meeting them first.
+func (c *Comm) runAtOnce(ctx context.Context, k *call, choice tune.Choice) error {
+	c.shape.uniform(k.block)
+	p, err := c.program(k, choice)
+	if err != nil {
+		return err
+	}
+	if p.reach.PeerData {
+		return k.bad("%s reads and writes the buffers of others in place, and has been chosen before they gave notice of them", p.name)
+	}
+	if err := c.enter(ctx, p); err != nil {
+		return err
+	}
+	return c.execute(ctx, p, k)
 }
 
 // runVector takes a v form from the door to its return.
@@ -253,6 +267,9 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 			p.setBase(plan.Out, c.rank, c.out.view)
 		}
 		for _, rank := range p.touches {
+			if !c.near(rank) {
+				continue
+			}
 			if err := c.bindPeer(ctx, p, rank); err != nil {
 				return err
 			}
