@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
-	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
+	"":                  {"mem", "plan", "algo", "tune", "link", "shm", "tcp", "span", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
 	"internal/cmalloc":  {},
