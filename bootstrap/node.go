@@ -348,20 +348,25 @@ func (n *node) round(ctx context.Context, blob []byte) ([][]byte, error) {
 
 // take waits for a message of this round.
 func (n *node) take(ctx context.Context, from <-chan []byte, kind byte, rank int, what string) ([]byte, error) {
+	var b []byte
 	select {
-	case b := <-from:
-		if turn := binary.LittleEndian.Uint32(b); turn != uint32(n.turn) {
-			return nil, &LostError{Rank: rank, Err: &FrameError{fmt.Sprintf("it is in round %d, this rank in round %d", turn, n.turn)}}
-		}
-		if n.trace != nil {
-			n.trace(false, kind, rank, n.rank)
-		}
-		return b, nil
+	case b = <-from:
 	case <-n.done:
-		return nil, n.Err()
+		select {
+		case b = <-from: // before the failure came
+		default:
+			return nil, n.Err()
+		}
 	case <-ctx.Done():
 		return nil, &WaitError{n.rank, what, context.Cause(ctx)}
 	}
+	if turn := binary.LittleEndian.Uint32(b); turn != uint32(n.turn) {
+		return nil, &LostError{Rank: rank, Err: &FrameError{fmt.Sprintf("it is in round %d, this rank in round %d", turn, n.turn)}}
+	}
+	if n.trace != nil {
+		n.trace(false, kind, rank, n.rank)
+	}
+	return b, nil
 }
 
 // send sends a message of this round. A rank that is stopped does not read;
