@@ -285,8 +285,9 @@ func (n *node) whileWell(ctx context.Context, limit time.Duration) (context.Cont
 
 // awaitPlace waits until all have come. Rank 0, which has let this one in,
 // says who is missing, and when it is too late; it is given up when nothing
-// has come from it for the time that ranks wait for each other.
+// has come from it for longer than ranks wait for each other.
 func (n *node) awaitPlace(ctx context.Context, timeout time.Duration) (place, error) {
+	timeout += handshakeTime
 	silent := time.NewTimer(timeout)
 	defer silent.Stop()
 	what := "the others"

@@ -95,7 +95,10 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.shut {
-		w.conn.Close()
+		if cause := n.cause; !errors.Is(cause, ErrClosed) {
+			l.last(frameFail, encodeFailure(cause))
+		}
+		hangUp(w.conn)
 		return l
 	}
 	n.links = append(n.links, l)
@@ -104,7 +107,7 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 	}
 	if n.cause != nil { // it came too late to be told with the others
 		failure := encodeFailure(n.cause)
-		n.passing.Go(func() { l.last(frameFail, failure) })
+		n.telling.Go(func() { l.last(frameFail, failure) })
 	}
 	n.reading.Go(func() { n.read(l) })
 	return l
