@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -39,7 +40,7 @@ type Options struct {
 	// TUTTI_SOCKET_IFNAME does. Empty: the one that leads to rank 0.
 	Interface string
 	// Secret, of at least 16 bytes, lets in only ranks that know it.
-	Secret []byte
+	Secret Secret
 	// AllowOpen serves beyond this machine without a secret: whoever reaches
 	// the port can join the job, and read and write what its ranks share.
 	AllowOpen bool
@@ -53,8 +54,27 @@ type Options struct {
 	joined   func(*node)    // in tests: before anything is sent
 }
 
-// LocalRanker is what an Exchanger is that knows the rank among those of this
-// machine, as the launcher told it; -1 where that told nothing.
+// Secret is what only the ranks of a job know. It does not print.
+type Secret []byte
+
+// Format prints that there is a secret, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) {
+	if len(s) == 0 {
+		fmt.Fprint(f, "no secret")
+	} else {
+		fmt.Fprint(f, "a secret")
+	}
+}
+
+// MarshalText has encoders say no more than Format.
+func (s Secret) MarshalText() ([]byte, error) { return fmt.Append(nil, s), nil }
+
+// LogValue has loggers say no more than Format.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(s)) }
+
+// LocalRanker is what every Exchanger of this package is besides: it says the
+// rank among those of this machine, as the launcher told it; -1 where that
+// told nothing.
 type LocalRanker interface{ LocalRank() int }
 
 // Join makes this process a rank of a job. It blocks until all ranks have
@@ -265,8 +285,9 @@ func (n *node) whileWell(ctx context.Context, limit time.Duration) (context.Cont
 
 // awaitPlace waits until all have come. Rank 0, which has let this one in,
 // says who is missing, and when it is too late; it is given up when nothing
-// has come from it for the time that ranks wait for each other.
+// has come from it for longer than ranks wait for each other.
 func (n *node) awaitPlace(ctx context.Context, timeout time.Duration) (place, error) {
+	timeout += handshakeTime
 	silent := time.NewTimer(timeout)
 	defer silent.Stop()
 	what := "the others"

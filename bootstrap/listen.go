@@ -88,7 +88,8 @@ func (o *Options) rootAddresses(ctx context.Context, at target) ([]netip.Addr, e
 		return nil, err
 	}
 	var local []netip.Addr
-	// A name may be unknown yet; then it is one of other machines at most.
+	// The name of a machine that has just come up may be unknown yet, also to
+	// itself.
 	found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", at.host)
 	for _, a := range found {
 		if a = a.Unmap(); a.IsLoopback() || has(all, filter, a) {
@@ -98,6 +99,10 @@ func (o *Options) rootAddresses(ctx context.Context, at target) ([]netip.Addr, e
 	if isLocalhost(at.host) {
 		local = slices.DeleteFunc(local, func(a netip.Addr) bool { return !a.IsLoopback() })
 		return slices.Compact(local), nil
+	}
+	if len(found) > 0 && len(local) == 0 {
+		return nil, &JoinError{ErrAddress, o.Rank, at.String(), fmt.Sprintf(
+			"this machine has none of the addresses of that host, %v: rank 0 must run there, or set %s or %s", found, EnvBootstrap, EnvListen)}
 	}
 	beyond := slices.ContainsFunc(local, func(a netip.Addr) bool { return !a.IsLoopback() })
 	if !beyond && (len(local) == 0 || o.mayServe(netip.IPv4Unspecified())) {

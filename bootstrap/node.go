@@ -95,7 +95,10 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.shut {
-		w.conn.Close()
+		if cause := n.cause; !errors.Is(cause, ErrClosed) {
+			l.last(frameFail, encodeFailure(cause))
+		}
+		hangUp(w.conn)
 		return l
 	}
 	n.links = append(n.links, l)
@@ -104,7 +107,7 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 	}
 	if n.cause != nil { // it came too late to be told with the others
 		failure := encodeFailure(n.cause)
-		n.passing.Go(func() { l.last(frameFail, failure) })
+		n.telling.Go(func() { l.last(frameFail, failure) })
 	}
 	n.reading.Go(func() { n.read(l) })
 	return l
@@ -348,20 +351,25 @@ func (n *node) round(ctx context.Context, blob []byte) ([][]byte, error) {
 
 // take waits for a message of this round.
 func (n *node) take(ctx context.Context, from <-chan []byte, kind byte, rank int, what string) ([]byte, error) {
+	var b []byte
 	select {
-	case b := <-from:
-		if turn := binary.LittleEndian.Uint32(b); turn != uint32(n.turn) {
-			return nil, &LostError{Rank: rank, Err: &FrameError{fmt.Sprintf("it is in round %d, this rank in round %d", turn, n.turn)}}
-		}
-		if n.trace != nil {
-			n.trace(false, kind, rank, n.rank)
-		}
-		return b, nil
+	case b = <-from:
 	case <-n.done:
-		return nil, n.Err()
+		select {
+		case b = <-from: // before the failure came
+		default:
+			return nil, n.Err()
+		}
 	case <-ctx.Done():
 		return nil, &WaitError{n.rank, what, context.Cause(ctx)}
 	}
+	if turn := binary.LittleEndian.Uint32(b); turn != uint32(n.turn) {
+		return nil, &LostError{Rank: rank, Err: &FrameError{fmt.Sprintf("it is in round %d, this rank in round %d", turn, n.turn)}}
+	}
+	if n.trace != nil {
+		n.trace(false, kind, rank, n.rank)
+	}
+	return b, nil
 }
 
 // send sends a message of this round. A rank that is stopped does not read;

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,4 +59,28 @@ func checkPeer(conn net.Conn) error {
 		return fmt.Errorf("process %d of user %d", cred.Pid, cred.Uid)
 	}
 	return nil
+}
+
+// ancestor is the nearest process above this one whose name begins like that,
+// or its parent.
+func ancestor(name string) int {
+	for pid, depth := os.Getppid(), 0; pid > 1 && depth < 64; depth++ {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		// pid (name) state parent ...; a name may hold anything
+		open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
+		if open < 0 || end < open {
+			break
+		}
+		if strings.HasPrefix(string(stat[open+1:end]), name) {
+			return pid
+		}
+		var state string
+		if _, err := fmt.Sscan(string(stat[end+1:]), &state, &pid); err != nil {
+			break
+		}
+	}
+	return os.Getppid()
 }
