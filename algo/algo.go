@@ -25,6 +25,7 @@ type overGenerator struct {
 	name       string
 	collective plan.Collective
 	new        func(nodes plan.Nodes, root int) (*plan.Plan, error)
+	cost       func(g *grouping, root int) LevelCost // of the plan for 2 or more ranks
 }
 
 // unrootedOver is an overGenerator's function that needs no root.
@@ -79,7 +80,7 @@ func NewOver(name string, nodes plan.Nodes, root int) (*plan.Plan, error) {
 	if err := fault(h.name, h.collective, len(nodes), root); err != nil {
 		return nil, err
 	}
-	return h.new(plan.NodesOf(nodes), root)
+	return h.new(nodes, root)
 }
 
 // find returns the algorithm of a name, which is flat or not.
@@ -136,12 +137,12 @@ func author(name string, c plan.Collective, ranks, root, chunks int, write func(
 	return b.Plan()
 }
 
-// authorOver is author for a plan over nodes.
+// authorOver is author for a plan over nodes, whatever their numbers.
 func authorOver(name string, c plan.Collective, nodes plan.Nodes, root, chunks int, write func(b *plan.Builder)) (*plan.Plan, error) {
 	if len(nodes) == 1 {
 		return author(name, c, 1, root, chunks, write)
 	}
-	b := plan.NewOver(name, c, nodes, root, chunks)
+	b := plan.NewOver(name, c, plan.NodesOf(nodes), root, chunks)
 	if b.Err() == nil {
 		write(b)
 	}

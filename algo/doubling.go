@@ -126,3 +126,12 @@ func (x *exchange) sum(to *plan.Place, last bool, a, b plan.Place) {
 	x.Reduce(r, dsts, a, b)
 	*to = dsts[0]
 }
+
+// doublingHops returns how many waits a doubling among n ranks comes to.
+func doublingHops(n int) int {
+	rounds := bits.Len(uint(n - 1))
+	if aside := n - 1<<floorLog2(n); aside > 1<<floorLog2(n)/2 {
+		rounds++
+	}
+	return rounds
+}

@@ -25,10 +25,10 @@ func BroadcastHierTreeDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 // hierBroadcast returns the broadcast in which the owners of the lanes in the
 // root's node take their lane from the root and pass it on.
 func hierBroadcast(name string, nodes plan.Nodes, root int, among pattern, direct bool) (*plan.Plan, error) {
-	lots := laneAt(nodes, root)
-	return authorOver(name, plan.Broadcast, nodes, root, len(lots), func(b *plan.Builder) {
-		h := newHierarchy(b, nodes, len(lots), direct, plan.Out.At)
-		shown := make([]plan.Place, len(lots))
+	g := group(nodes)
+	return authorOver(name, plan.Broadcast, nodes, root, g.lanes, func(b *plan.Builder) {
+		h := newHierarchy(b, g, g.lanes, direct, plan.Out.At)
+		shown := make([]plan.Place, g.lanes)
 		for c := range shown {
 			if shown[c] = plan.In.At(root, c); !h.direct && !h.alone(root) {
 				shown[c] = h.show(root, shown[c])
@@ -52,11 +52,12 @@ func hierBroadcast(name string, nodes plan.Nodes, root int, among pattern, direc
 			}
 			return
 		}
+		lots := g.laneAt(root)
 		held := make([]holding, len(lots))
 		for c, l := range lots {
 			held[c] = holding{c, h.take(h.home(l), c, shown[c])}
 		}
-		_, down := among(nodes.Count())
+		_, down := among(len(g.members))
 		h.spread(held, h.among(down, lots))
 	})
 }
@@ -103,8 +104,7 @@ func AllGatherHierDoublingDirect(nodes plan.Nodes) (*plan.Plan, error) {
 // node is to get from the rank's peers.
 func hierAllGather(name string, nodes plan.Nodes, among pattern, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.AllGather, nodes, 0, 1, func(b *plan.Builder) {
-		lots := laneOwn(nodes)
-		h := newHierarchy(b, nodes, len(lots), direct, plan.Out.At)
+		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
 		held := own(h.ranks)
 		for r := range held {
 			if !direct && !h.alone(r) {
@@ -112,8 +112,8 @@ func hierAllGather(name string, nodes plan.Nodes, among pattern, direct bool) (*
 				h.from[held[r]] = plan.In.At(r, 0)
 			}
 		}
-		_, down := among(nodes.Count())
-		h.spread(held, h.among(down, lots))
+		_, down := among(len(h.members))
+		h.spread(held, h.among(down, h.laneOwn()))
 	})
 }
 
@@ -129,7 +129,7 @@ func GatherHierDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 
 func hierGather(name string, nodes plan.Nodes, root int, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.Gather, nodes, root, 1, func(b *plan.Builder) {
-		h := newHierarchy(b, nodes, len(nodes), direct, plan.Out.At)
+		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
 		var came []holding // in scratch, of whoever copies it to the root's Out
 		h.away(root, func(q, lane int) {
 			to := root
@@ -165,7 +165,7 @@ func ScatterHierDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 
 func hierScatter(name string, nodes plan.Nodes, root int, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.Scatter, nodes, root, 1, func(b *plan.Builder) {
-		h := newHierarchy(b, nodes, len(nodes), direct, plan.Out.At)
+		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
 		// within returns block q where rank by, of the root's node, can copy it.
 		within := func(q, by int) plan.Place {
 			if at := plan.In.At(root, q); direct || by == root {
@@ -194,14 +194,10 @@ func hierScatter(name string, nodes plan.Nodes, root int, direct bool) (*plan.Pl
 
 // away calls f for every rank of other nodes than the root's, with its lane:
 // first the first of each node, from the next node on, then the second ones.
-func (h *hierarchy) away(root int, f func(q, lane int)) {
-	most := 0
-	for _, ranks := range h.members {
-		most = max(most, len(ranks))
-	}
-	for lane := range most {
-		others(len(h.members), h.node[root], func(k int) {
-			if ranks := h.members[k]; lane < len(ranks) {
+func (g *grouping) away(root int, f func(q, lane int)) {
+	for lane := range g.lanes {
+		others(len(g.members), g.node[root], func(k int) {
+			if ranks := g.members[k]; lane < len(ranks) {
 				f(ranks[lane], lane)
 			}
 		})
@@ -220,7 +216,7 @@ func AllToAllHierDirect(nodes plan.Nodes) (*plan.Plan, error) {
 
 func hierAllToAll(name string, nodes plan.Nodes, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.AllToAll, nodes, 0, 1, func(b *plan.Builder) {
-		h := newHierarchy(b, nodes, len(nodes), direct, plan.Out.At)
+		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
 		came := make([][]holding, h.ranks)
 		for r := range h.ranks {
 			others(len(h.members), h.node[r], func(k int) {
@@ -256,7 +252,7 @@ func hierAllToAll(name string, nodes plan.Nodes, direct bool) (*plan.Plan, error
 // BarrierHier is barrier/hier.
 func BarrierHier(nodes plan.Nodes) (*plan.Plan, error) {
 	return authorOver("barrier/hier", plan.Barrier, nodes, 0, 1, func(b *plan.Builder) {
-		h := newHierarchy(b, nodes, 1, false, plan.Out.At)
+		h := newHierarchy(b, group(nodes), 1, false, plan.Out.At)
 		n := len(h.members)
 		known := h.sumNodes()
 		for dist := 1; dist < n; dist *= 2 {

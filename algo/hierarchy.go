@@ -38,12 +38,31 @@ import (
 // scratch lives for three stages; at a depth below 3 they do not all overlap.
 type hierarchy struct {
 	*exchange
-	members [][]int // by node
-	node    []int   // by rank
-	index   []int   // by rank: which of its node it is
-	direct  bool
-	there   map[holding]bool       // what is in its owner's Out besides where it is held
-	from    map[holding]plan.Place // what the owner would rather copy than what it holds
+	*grouping
+	direct bool
+	there  map[holding]bool       // what is in its owner's Out besides where it is held
+	from   map[holding]plan.Place // what the owner would rather copy than what it holds
+}
+
+// A grouping is a [plan.Nodes] with what can be derived from it.
+type grouping struct {
+	members [][]int    // by node
+	node    plan.Nodes // by rank
+	index   []int      // by rank: which of its node it is
+	lanes   int        // as many as the largest node has ranks
+}
+
+// group returns the grouping of ranks, whatever the numbers of their nodes.
+func group(nodes plan.Nodes) *grouping {
+	nodes = plan.NodesOf(nodes)
+	g := &grouping{members: nodes.Members(), node: nodes, index: make([]int, len(nodes))}
+	for _, ranks := range g.members {
+		for i, r := range ranks {
+			g.index[r] = i
+		}
+		g.lanes = max(g.lanes, len(ranks))
+	}
+	return g
 }
 
 // A lot is a block of data among nodes: in which lane it travels, and in which
@@ -52,42 +71,25 @@ type lot struct{ lane, home int }
 
 // newHierarchy returns the author of a plan of so many blocks in In or Out, each
 // a chunk.
-func newHierarchy(b *plan.Builder, nodes plan.Nodes, blocks int, direct bool, out func(rank, block int) plan.Place) *hierarchy {
+func newHierarchy(b *plan.Builder, g *grouping, blocks int, direct bool, out func(rank, block int) plan.Place) *hierarchy {
 	h := &hierarchy{
-		exchange: newExchange(b, len(nodes), blocks, out),
-		members:  nodes.Members(), node: nodes, index: make([]int, len(nodes)),
-		direct: direct,
-		there:  map[holding]bool{}, from: map[holding]plan.Place{},
-	}
-	for _, ranks := range h.members {
-		for i, r := range ranks {
-			h.index[r] = i
-		}
+		exchange: newExchange(b, len(g.node), blocks, out), grouping: g, direct: direct,
+		there: map[holding]bool{}, from: map[holding]plan.Place{},
 	}
 	h.brings, h.ends, h.keep, h.pass = h.bringAll, h.endAll, h.keepAll, h.passAll
 	return h
 }
 
-// lanes returns how many lanes a grouping has: as many as the largest node has
-// ranks.
-func lanes(nodes plan.Nodes) int {
-	most := 0
-	for _, ranks := range nodes.Members() {
-		most = max(most, len(ranks))
-	}
-	return most
-}
-
 // owner returns the rank that has a lane in a node.
-func (h *hierarchy) owner(node, lane int) int {
-	ranks := h.members[node]
+func (g *grouping) owner(node, lane int) int {
+	ranks := g.members[node]
 	return ranks[lane%len(ranks)]
 }
 
 // others calls f for the other ranks of r's node, the next one first.
-func (h *hierarchy) others(r int, f func(q int)) {
-	ranks := h.members[h.node[r]]
-	others(len(ranks), h.index[r], func(i int) { f(ranks[i]) })
+func (g *grouping) others(r int, f func(q int)) {
+	ranks := g.members[g.node[r]]
+	others(len(ranks), g.index[r], func(i int) { f(ranks[i]) })
 }
 
 // among returns the rounds that do among the owners of each lane what the given
@@ -188,10 +190,10 @@ func (h *hierarchy) passOn(r, c int, at func(q int) plan.Place) {
 }
 
 // alone reports whether a rank is the only one of its node.
-func (h *hierarchy) alone(r int) bool { return len(h.members[h.node[r]]) == 1 }
+func (g *grouping) alone(r int) bool { return len(g.members[g.node[r]]) == 1 }
 
 // home returns the owner of a lot at home.
-func (h *hierarchy) home(l lot) int { return h.owner(l.home, l.lane) }
+func (g *grouping) home(l lot) int { return g.owner(l.home, l.lane) }
 
 // sumUp sums up every lot at its owner at home, along the given rounds among
 // nodes, and returns where the sums are.
@@ -248,10 +250,10 @@ func treeRounds(nodes int) (up, down [][]move) {
 }
 
 // laneEach returns a lot for every lane and home.
-func laneEach(nodes plan.Nodes) []lot {
+func (g *grouping) laneEach() []lot {
 	var lots []lot
-	for lane := range lanes(nodes) {
-		for home := range nodes.Count() {
+	for lane := range g.lanes {
+		for home := range g.members {
 			lots = append(lots, lot{lane, home})
 		}
 	}
@@ -259,30 +261,28 @@ func laneEach(nodes plan.Nodes) []lot {
 }
 
 // laneTurn returns a lot for every lane, at home in one node after the other.
-func laneTurn(nodes plan.Nodes) []lot {
-	lots := make([]lot, lanes(nodes))
+func (g *grouping) laneTurn() []lot {
+	lots := make([]lot, g.lanes)
 	for lane := range lots {
-		lots[lane] = lot{lane, lane % nodes.Count()}
+		lots[lane] = lot{lane, lane % len(g.members)}
 	}
 	return lots
 }
 
 // laneAt returns a lot for every lane, at home in the node of a rank.
-func laneAt(nodes plan.Nodes, rank int) []lot {
-	lots := make([]lot, lanes(nodes))
+func (g *grouping) laneAt(rank int) []lot {
+	lots := make([]lot, g.lanes)
 	for lane := range lots {
-		lots[lane] = lot{lane, nodes[rank]}
+		lots[lane] = lot{lane, g.node[rank]}
 	}
 	return lots
 }
 
 // laneOwn returns a lot for every rank, at home with it.
-func laneOwn(nodes plan.Nodes) []lot {
-	lots := make([]lot, len(nodes))
-	for _, ranks := range nodes.Members() {
-		for i, r := range ranks {
-			lots[r] = lot{i, nodes[r]}
-		}
+func (g *grouping) laneOwn() []lot {
+	lots := make([]lot, len(g.node))
+	for r := range lots {
+		lots[r] = lot{g.index[r], g.node[r]}
 	}
 	return lots
 }

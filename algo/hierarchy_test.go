@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/tutti-go/tutti/plan"
@@ -20,6 +21,13 @@ func provedOver(name string, nodes plan.Nodes, root int, depths ...int) error {
 	if !ok {
 		return fmt.Errorf("reaches memory of other nodes")
 	}
+	want, err := CostOver(name, nodes, root)
+	if err != nil {
+		return err
+	}
+	if got := CostOfOver(p, nodes); !near(got, want) {
+		return fmt.Errorf("the plan costs %+v, the formula says %+v", got, want)
+	}
 	for _, depth := range depths {
 		l, err := plan.LowerOver(p, depth, nodes)
 		if err != nil {
@@ -30,6 +38,15 @@ func provedOver(name string, nodes plan.Nodes, root int, depths ...int) error {
 		}
 	}
 	return nil
+}
+
+// near reports whether two costs are the same but for rounding.
+func near(a, b LevelCost) bool {
+	const tiny = 1e-9
+	same := func(x, y Cost) bool {
+		return x.Alpha == y.Alpha && math.Abs(x.Beta-y.Beta) < tiny && math.Abs(x.Gamma-y.Gamma) < tiny
+	}
+	return same(a.Inside, b.Inside) && same(a.Across, b.Across) && math.Abs(a.Wire-b.Wire) < tiny
 }
 
 // partitions calls f for every way of parting n ranks into nodes of descending
