@@ -23,7 +23,10 @@ const EnvHost = "TUTTI_HOST"
 // machines is what ranks learn of each other before there is any medium.
 type machines struct {
 	nodes plan.Nodes // by who can share memory
-	cores int        // that the ranks of a node may use, on the node that has fewest
+	// On the machine where ranks have the fewest cores each; several nodes may
+	// be containers of one machine.
+	cores   int // that they may use
+	sharers int // how many ranks they are
 }
 
 // meetMachines lets all ranks tell each other where they run, and holds them to
@@ -38,7 +41,7 @@ func meetMachines(ctx context.Context, ex bootstrap.Exchanger, path string) (mac
 		return machines{}, err
 	}
 	all := make([]whereabouts, len(blobs))
-	domains := make([]string, len(blobs))
+	domains, hosts := make([]string, len(blobs)), make([]string, len(blobs))
 	for rank, blob := range blobs {
 		if all[rank], err = decodeWhereabouts(blob); err != nil {
 			return machines{}, fmt.Errorf("rank %d: %w", rank, err)
@@ -47,22 +50,26 @@ func meetMachines(ctx context.Context, ex bootstrap.Exchanger, path string) (mac
 			return machines{}, &PathError{Path: path, Rank: ex.Rank(),
 				Reason: fmt.Sprintf("rank %d asks for %q: all ranks must be given the same", rank, theirs)}
 		}
+		hosts[rank] = all[rank].machine
 		// Where shared memory cannot be had, every rank is alone.
 		if domains[rank] = all[rank].domain; domains[rank] == "" {
 			domains[rank] = fmt.Sprint("rank ", rank)
 		}
 	}
-	m := machines{nodes: plan.NodesOf(domains), cores: math.MaxInt}
-	for _, ranks := range m.nodes.Members() {
-		m.cores = min(m.cores, nodeCores(all, ranks))
+	m := machines{nodes: plan.NodesOf(domains)}
+	for _, ranks := range plan.NodesOf(hosts).Members() {
+		cores := coresOf(all, ranks)
+		if m.sharers == 0 || cores*m.sharers < m.cores*len(ranks) {
+			m.cores, m.sharers = cores, len(ranks)
+		}
 	}
 	return m, nil
 }
 
-// nodeCores counts the cores that the ranks of a node may use in all. A rank
+// coresOf counts the cores that the ranks of a machine may use in all. A rank
 // that is pinned sees its own only, so they put together what each one sees, and
 // heed the tightest limit that a cgroup sets to one of them.
-func nodeCores(all []whereabouts, ranks []int) int {
+func coresOf(all []whereabouts, ranks []int) int {
 	seen, limit := map[uint32]bool{}, math.MaxInt
 	for _, rank := range ranks {
 		limit = min(limit, all[rank].limit)
@@ -75,14 +82,15 @@ func nodeCores(all []whereabouts, ranks []int) int {
 
 // whereabouts is what a rank tells of where it runs.
 type whereabouts struct {
-	path   string   // of Config
-	domain string   // of shared memory, or "" where there is none
-	limit  int      // on cores, of a cgroup
-	cores  []uint32 // that it may use
+	path    string   // of Config
+	machine string   // the running kernel
+	domain  string   // of shared memory, or "" where there is none
+	limit   int      // on cores, of a cgroup
+	cores   []uint32 // that it may use
 }
 
 func ownWhereabouts(path string) (whereabouts, error) {
-	w := whereabouts{path: path, limit: cpu.Limited(math.MaxInt32)}
+	w := whereabouts{path: path, machine: cpu.Machine(), limit: cpu.Limited(math.MaxInt32)}
 	usable, err := cpu.Usable()
 	if err != nil {
 		return w, err
@@ -113,7 +121,7 @@ func (w whereabouts) encode() []byte {
 	for _, core := range w.cores {
 		b = binary.LittleEndian.AppendUint32(b, core)
 	}
-	return append(b, w.path+"\n"+w.domain...)
+	return append(b, w.path+"\n"+w.machine+"\n"+w.domain...)
 }
 
 func decodeWhereabouts(b []byte) (whereabouts, error) {
@@ -125,9 +133,10 @@ func decodeWhereabouts(b []byte) (whereabouts, error) {
 	for i := range w.cores {
 		w.cores[i] = word(3 + i)
 	}
-	var ok bool
-	if w.path, w.domain, ok = strings.Cut(string(b[4*(3+len(w.cores)):]), "\n"); !ok {
+	texts := strings.Split(string(b[4*(3+len(w.cores)):]), "\n")
+	if len(texts) != 3 {
 		return whereabouts{}, errForeignWhereabouts
 	}
+	w.path, w.machine, w.domain = texts[0], texts[1], texts[2]
 	return w, nil
 }

@@ -103,7 +103,7 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 		Rank: ex.Rank(), Size: ex.Size(), Nodes: nodes, Exchanger: ex, Fabric: fabric,
 		Plan: algo.NewOver, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		FetchByAddress: cfg.Algo == "attach",
-		Cores:          machines.cores, Threads: cfg.Threads, Logger: cfg.Logger,
+		Cores:          machines.cores, Sharers: machines.sharers, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,
 	})
 	if err != nil {

@@ -49,15 +49,17 @@ type Config struct {
 	// slower than that copy wherever we measured.
 	FetchByAddress bool
 
-	// Cores is how many cores the ranks of a node may use in all, on the node
-	// that has fewest. It is the same number on all ranks; 0 means GOMAXPROCS.
-	Cores int
+	// Cores is how many cores the ranks of a machine may use in all, and Sharers
+	// how many ranks that are, on the machine where they have fewest each. They
+	// are the same numbers on all ranks; 0 means GOMAXPROCS, and all ranks.
+	Cores   int
+	Sharers int
 	// CacheBytes is how much of what a call moves stays in the cache that the
 	// ranks share: the results of larger calls are written past it. 0 means what
 	// the machine tells of its last cache, or 32 MiB.
 	CacheBytes int
 	// Threads reduce for this rank when a message is large; 0 means cores
-	// divided by the ranks of a node, at least one.
+	// divided by those who share them, at least one.
 	Threads int
 	// Logger takes changes of state; nil discards them.
 	Logger *slog.Logger
@@ -143,6 +145,9 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	if cfg.Cores <= 0 {
 		cfg.Cores = runtime.GOMAXPROCS(0)
 	}
+	if cfg.Sharers <= 0 {
+		cfg.Sharers = cfg.Size
+	}
 	if cfg.CacheBytes <= 0 {
 		cfg.CacheBytes = usualCacheBytes
 		if bytes, err := cpu.CacheBytes(); err == nil {
@@ -155,17 +160,13 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	c := newComm(cfg, cfg.Rank, cfg.Size)
 	c.family = &family{fabric: cfg.Fabric}
 	c.nodes = cfg.Nodes
-	neighbours := cfg.Size // most ranks of a node
-	if c.nodes != nil {
-		neighbours = mostOfANode(c.nodes)
-	}
-	c.patience = link.PatienceFor(neighbours, cfg.Cores)
-	if c.besides = c.patience; cfg.Cores < 2*neighbours {
+	c.patience = link.PatienceFor(cfg.Sharers, cfg.Cores)
+	if c.besides = c.patience; cfg.Cores < 2*cfg.Sharers {
 		c.besides = beside
 	}
-	c.crowded = neighbours > cfg.Cores
+	c.crowded = cfg.Sharers > cfg.Cores
 	if c.threads = cfg.Threads; c.threads <= 0 {
-		c.threads = max(1, cfg.Cores/neighbours)
+		c.threads = max(1, cfg.Cores/cfg.Sharers)
 	}
 	if err := c.join(ctx, cfg.Exchanger); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), cfg.Fabric.Close())

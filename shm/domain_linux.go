@@ -3,7 +3,8 @@ package shm
 import (
 	"fmt"
 	"os"
-	"strings"
+
+	"github.com/tutti-go/tutti/internal/cpu"
 )
 
 // Domain names those who can share memory by this medium: processes on one
@@ -11,13 +12,13 @@ import (
 // namespace. Ranks whose domains are equal make a node. Containers on one
 // machine have domains of their own unless they share the host's network.
 func Domain() (string, error) {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+	machine := cpu.Machine()
+	if machine == "" {
+		return "", fmt.Errorf("%w: the kernel tells no boot_id", ErrUnavailable)
 	}
 	netns, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return strings.TrimSpace(string(boot)) + " " + netns, nil
+	return machine + " " + netns, nil
 }
