@@ -111,7 +111,9 @@ func playAddress(ctx context.Context, x Exchanger) error {
 			}
 		}
 	})
-	all, err := x.AllGather(ctx, []byte(l.Addr().String()))
+	// The kernel forgets the zone of an address that is local to its link.
+	at := netip.AddrPortFrom(address, l.Addr().(*net.TCPAddr).AddrPort().Port())
+	all, err := x.AllGather(ctx, []byte(at.String()))
 	if err != nil {
 		return err
 	}
