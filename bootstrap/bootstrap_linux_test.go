@@ -37,6 +37,9 @@ func play(role string) int {
 		_ = j.Wait()
 		return 0
 	}
+	if strings.HasPrefix(role, "far-") {
+		return playFar(role)
+	}
 	x, err := FromEnv(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

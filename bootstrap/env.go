@@ -200,7 +200,9 @@ func (s *setting) readCommon(env environ) error {
 	if n := len(secret); n > 0 && n < minSecret {
 		return &EnvError{name, fmt.Sprintf("(%d bytes, not shown)", n), fmt.Sprintf("at least %d bytes, such as openssl rand -hex 16 makes", minSecret)}
 	}
-	s.Secret = Secret(secret)
+	if secret != "" {
+		s.Secret = Secret(secret)
+	}
 	return nil
 }
 

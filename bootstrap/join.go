@@ -57,20 +57,22 @@ type Options struct {
 // Secret is what only the ranks of a job know. It does not print.
 type Secret []byte
 
-// Format prints that there is a secret, whatever the verb.
-func (s Secret) Format(f fmt.State, _ rune) {
+// String says whether there is one.
+func (s Secret) String() string {
 	if len(s) == 0 {
-		fmt.Fprint(f, "no secret")
-	} else {
-		fmt.Fprint(f, "a secret")
+		return "no secret"
 	}
+	return "a secret"
 }
 
-// MarshalText has encoders say no more than Format.
-func (s Secret) MarshalText() ([]byte, error) { return fmt.Append(nil, s), nil }
+// Format prints String, whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
 
-// LogValue has loggers say no more than Format.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(fmt.Sprint(s)) }
+// MarshalText has encoders say no more than String.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// LogValue has loggers say no more than String.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // LocalRanker is what every Exchanger of this package is besides: it says the
 // rank among those of this machine, as the launcher told it; -1 where that

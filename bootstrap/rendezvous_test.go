@@ -181,8 +181,6 @@ func TestDeathWhileForming(t *testing.T) {
 }
 
 func TestWrongSecret(t *testing.T) {
-	right := options(t, 3, "127.0.0.1")
-	right.Secret = testSecret
 	for name, secret := range map[string]Secret{"another": []byte("another sixteen bytes"), "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, 3, "127.0.0.1")

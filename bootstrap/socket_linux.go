@@ -15,7 +15,7 @@ const abstractSockets = true
 
 // When nothing comes from the other end's machine for about this long, it
 // counts as gone. A process that is killed is noticed at once.
-const silence = 15 * time.Second
+var silence = 15 * time.Second // less in tests
 
 // keep has the kernel notice when the other end's machine is gone.
 func keep(conn net.Conn) {

@@ -11,7 +11,7 @@ import (
 // abstractSockets: ranks of one machine meet on loopback instead.
 const abstractSockets = false
 
-const silence = 15 * time.Second
+var silence = 15 * time.Second // less in tests
 
 func keep(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
