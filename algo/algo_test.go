@@ -244,27 +244,33 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join("testdata", goldenName(g.name, n, root))
-			if *update {
-				if err := os.WriteFile(file, []byte(p.String()), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if p.String() != string(want) {
-				t.Errorf("%s differs; go test ./algo -update, and look at the difference", file)
-			}
-			q, err := plan.Parse(string(want))
-			if err != nil {
-				t.Fatalf("%s: %v", file, err)
-			}
-			if err := q.Check(); err != nil {
-				t.Errorf("%s: %v", file, err)
-			}
+			golden(t, p, goldenName(g.name, n, root))
 		}
+	}
+}
+
+// golden compares the text of a plan with a file in testdata.
+func golden(t *testing.T, p *plan.Plan, name string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(p.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.String() != string(want) {
+		t.Errorf("%s differs; go test ./algo -update, and look at the difference", file)
+	}
+	q, err := plan.Parse(string(want))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	if err := q.Check(); err != nil {
+		t.Errorf("%s: %v", file, err)
 	}
 }
 

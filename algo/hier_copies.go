@@ -2,22 +2,66 @@ package algo
 
 import "github.com/tutti-go/tutti/plan"
 
-// BroadcastHierChain is broadcast/hier-chain.
+// BroadcastHierChain is broadcast/hier-chain: the owners of the lanes in the root's
+// node take their lane from what the root shows, and put it along a chain of
+// nodes; in every node the others copy it from the owner; staged.
+//
+//	node 0, the root's          node 1                   node 2
+//	0: In ─► S ── put ──────►   2: S ── put ─────────►   4: S
+//	1: S of 0 ─► S ── put ──►   3: S ── put ─────────►   5: S
+//	S of 0 ─► Out, all lanes    S of 2 and 3 ─► Out      S of 4 and 5 ─► Out
+//
+// Cost, K nodes of m > 1 ranks: 2α + (K-1)·α′ + 2b·β + 1/m·b·β′. The root shows b, and
+// copies b to its Out unless the call is in place; all others copy b.
+//
+// Source: as [AllReduceHierRing] and [BroadcastChain].
 func BroadcastHierChain(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierBroadcast("broadcast/hier-chain", nodes, root, ringRounds, false)
 }
 
-// BroadcastHierChainDirect is broadcast/hier-chain-direct.
+// BroadcastHierChainDirect is broadcast/hier-chain-direct: [BroadcastHierChain] for
+// buffers that are mapped within nodes.
+//
+//	node 0, the root's                 node 1
+//	0: In ── put ───────────────────►  2: S ── put ─►, S ─► Out of 2, 3
+//	1: In of 0 ─► Out of 1, 0 ── put ► 3: S ── put ─►, S ─► Out of 3, 2
+//	0: In ─► Out of 0, 1
+//
+// Cost, K nodes of m > 1 ranks: (K-1)·α′ + b·β + 1/m·b·β′.
+//
+// Source: as [BroadcastHierChain].
 func BroadcastHierChainDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierBroadcast("broadcast/hier-chain-direct", nodes, root, ringRounds, true)
 }
 
-// BroadcastHierTree is broadcast/hier-tree.
+// BroadcastHierTree is broadcast/hier-tree: [BroadcastHierChain] with a binary tree
+// of the nodes for the chain.
+//
+//	    node 0, the root's      as there
+//	     ╱         ╲
+//	  node 1      node 2        S ── put ─►, ── put ─►, then to the node
+//	  ╱    ╲       ╱
+//	node 3 node 4 node 5
+//
+// Cost, K > 2 nodes of m > 1 ranks: 2α + ⌊log2 K⌋·α′ + 2b·β + 2/m·b·β′.
+//
+// Source: as [BroadcastHierChain].
 func BroadcastHierTree(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierBroadcast("broadcast/hier-tree", nodes, root, treeRounds, false)
 }
 
-// BroadcastHierTreeDirect is broadcast/hier-tree-direct.
+// BroadcastHierTreeDirect is broadcast/hier-tree-direct: [BroadcastHierTree] for
+// buffers that are mapped within nodes.
+//
+//	    node 0, the root's      In ── put ─►, ── put ─►, In ─► Out of the node
+//	     ╱         ╲
+//	  node 1      node 2        S ── put ─►, ── put ─►, S ─► Out of the node
+//	  ╱    ╲       ╱
+//	node 3 node 4 node 5
+//
+// Cost, K > 2 nodes of m > 1 ranks: ⌊log2 K⌋·α′ + b·β + 2/m·b·β′.
+//
+// Source: as [BroadcastHierChain].
 func BroadcastHierTreeDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierBroadcast("broadcast/hier-tree-direct", nodes, root, treeRounds, true)
 }
@@ -80,22 +124,65 @@ func (h *hierarchy) take(r, c int, shown plan.Place) plan.Place {
 	return shown
 }
 
-// AllGatherHierRing is allgather/hier-ring.
+// AllGatherHierRing is allgather/hier-ring: every rank shows its block, and puts it
+// along a ring of nodes; in every node its owner puts it on, and the others copy
+// it from there; staged.
+//
+//	3 nodes of 2 ranks, block 0
+//
+//	node 0                  node 1                 node 2
+//	0: In ─► S ── put ──►   2: S ── put ───────►   4: S
+//	S of 0 ─► Out[0], all   S of 2 ─► Out[0], all  S of 4 ─► Out[0], all
+//
+// Cost for each rank, with b the bytes of n blocks, K nodes of m > 1 ranks: α +
+// (K-1)·α′ + (n+1)/n·b·β + (K-1)/n·b·β′. Unequal nodes put and get less than b each,
+// however many ranks they have.
+//
+// Source: as [AllReduceHierRing].
 func AllGatherHierRing(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllGather("allgather/hier-ring", nodes, ringRounds, false)
 }
 
-// AllGatherHierRingDirect is allgather/hier-ring-direct.
+// AllGatherHierRingDirect is allgather/hier-ring-direct: [AllGatherHierRing] for
+// buffers that are mapped within nodes.
+//
+//	node 0                      node 1                       node 2
+//	0: In ── put ────────────►  2: S ── put ──────────────►  4: S
+//	0: In ─► Out[0] of 0, 1     2: S ─► Out[0] of 2, 3       4: S ─► Out[0] of 4, 5
+//
+// Cost for each rank, K nodes of m > 1 ranks: (K-1)·α′ + (m-1)/m·b·β +
+// (K-1)/n·b·β′.
+//
+// Source: as [AllGatherHierRing].
 func AllGatherHierRingDirect(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllGather("allgather/hier-ring-direct", nodes, ringRounds, true)
 }
 
-// AllGatherHierDoubling is allgather/hier-doubling.
+// AllGatherHierDoubling is allgather/hier-doubling: [AllGatherHierRing] with
+// [AllGatherDoubling] among the nodes.
+//
+//	K = 4      0 1 2 3
+//	round 0    └─┘ └─┘     0↔1 2↔3, the blocks of one node each way
+//	round 1    └───┘       0↔2 1↔3, the blocks of two
+//
+// Cost: as [AllGatherHierRing], with log2 K·α′ for a power of two. For others it is
+// at most ⌈log2 K⌉·α′, and some nodes put more.
+//
+// Source: as [AllGatherHierRing] and [AllGatherDoubling].
 func AllGatherHierDoubling(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllGather("allgather/hier-doubling", nodes, halvingRounds, false)
 }
 
-// AllGatherHierDoublingDirect is allgather/hier-doubling-direct.
+// AllGatherHierDoublingDirect is allgather/hier-doubling-direct:
+// [AllGatherHierDoubling] for buffers that are mapped within nodes.
+//
+//	K = 4      0 1 2 3
+//	round 0    └─┘ └─┘     In ── put ─►, In ─► Out of all of the node
+//	round 1    └───┘       Out, S ── put ─►, S ─► Out of all of the node
+//
+// Cost: as [AllGatherHierRingDirect], with the waits of [AllGatherHierDoubling].
+//
+// Source: as [AllGatherHierDoubling].
 func AllGatherHierDoublingDirect(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllGather("allgather/hier-doubling-direct", nodes, halvingRounds, true)
 }
@@ -117,16 +204,39 @@ func hierAllGather(name string, nodes plan.Nodes, among pattern, direct bool) (*
 	})
 }
 
-// GatherHier is gather/hier.
+// GatherHier is gather/hier: [GatherLinear] from other nodes, [GatherStaged] within
+// the root's.
+//
+//	other nodes   In ── put ─► root's S ─► Out     root
+//	root's node   In ─► S ───────────────► Out     root
+//	root          In ────────────────────► Out
+//
+// The root moves every byte, since nobody else can write its Out.
+//
+// Cost: α + α′ + b·β + 1/n·b·β′.
+//
+// Source: as [GatherLinear].
 func GatherHier(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierGather("gather/hier", nodes, root, false)
 }
 
-// GatherHierDirect is gather/hier-direct.
+// GatherHierDirect is gather/hier-direct: ranks of other nodes put to the owner of
+// their lane in the root's node, which copies to the root's Out; those of the
+// root's node copy their own there.
+//
+//	other nodes   In ── put ─► owner's S ─► root's Out     owner
+//	root's node   In ─────────────────────► root's Out     each
+//
+// Cost, K nodes of m ranks: α′ + 1/m·b·β + 1/n·b·β′. All of the root's node share the
+// work of copying, and of receiving.
+//
+// Source: as [AllReduceHierRing].
 func GatherHierDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierGather("gather/hier-direct", nodes, root, true)
 }
 
+// hierGather returns the gather in which the ranks of other nodes put to the
+// root, or to those who can write to its Out.
 func hierGather(name string, nodes plan.Nodes, root int, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.Gather, nodes, root, 1, func(b *plan.Builder) {
 		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
@@ -153,16 +263,39 @@ func hierGather(name string, nodes plan.Nodes, root int, direct bool) (*plan.Pla
 	})
 }
 
-// ScatterHier is scatter/hier.
+// ScatterHier is scatter/hier: the root shows what is not in its own lane, and the
+// owners of the other lanes in its node put that to other nodes.
+//
+//	root, lane 0     In ── put ─────────────────────► S ─► Out   other nodes
+//	root, others     In ─► S ─► owner's S ── put ───► S ─► Out   other nodes
+//	                       S ───────────────────────────► Out   root's node
+//	root             In ────────────────────────────────► Out
+//
+// Lane 0 stands for the lanes that the root owns.
+//
+// Cost, K nodes of m > 1 ranks: α + α′ + (n-K+1)/n·b·β + (K-1)/n·b·β′: the root shows and
+// copies (n-K+1)/n·b, and puts as much as each of its mates.
+//
+// Source: as [AllReduceHierRing].
 func ScatterHier(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierScatter("scatter/hier", nodes, root, false)
 }
 
-// ScatterHierDirect is scatter/hier-direct.
+// ScatterHierDirect is scatter/hier-direct: [ScatterHier] for buffers that are
+// mapped within nodes.
+//
+//	root             In ── put ────────────────────► S ─► Out   other nodes
+//	root's mates     root's In ─► S ── put ────────► S ─► Out   other nodes
+//	                 root's In ─────────────────────────► Out
+//
+// Cost, K nodes of m > 1 ranks: α′ + 1/m·b·β + (K-1)/n·b·β′.
+//
+// Source: as [ScatterHier].
 func ScatterHierDirect(nodes plan.Nodes, root int) (*plan.Plan, error) {
 	return hierScatter("scatter/hier-direct", nodes, root, true)
 }
 
+// hierScatter returns the scatter in which the root's node puts to the others.
 func hierScatter(name string, nodes plan.Nodes, root int, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.Scatter, nodes, root, 1, func(b *plan.Builder) {
 		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
@@ -204,16 +337,39 @@ func (g *grouping) away(root int, f func(q, lane int)) {
 	}
 }
 
-// AllToAllHier is alltoall/hier.
+// AllToAllHier is alltoall/hier: every rank puts straight to all of other nodes,
+// and shows the blocks for its own node there, as in [AllToAllStaged].
+//
+//	to other nodes    In[q] ── put ─► S of q ─► Out     q
+//	to its own node   In[q] ─► S ─────────────► Out     q
+//	                  In[r] ──────────────────► Out[r]
+//
+// Each starts with the next node, and there with the rank that is in the place
+// that it has in its own. Blocks pass no third rank: each is a put of its own
+// anyway, so that passing it on would save no messages.
+//
+// Cost for each rank, with b the bytes of n blocks, K nodes of m > 1 ranks: α + α′ +
+// (n+m-1)/n·b·β + (n-m)/n·b·β′. The waits are on different paths.
+//
+// Source: as [AllToAllPairwise].
 func AllToAllHier(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllToAll("alltoall/hier", nodes, false)
 }
 
-// AllToAllHierDirect is alltoall/hier-direct.
+// AllToAllHierDirect is alltoall/hier-direct: [AllToAllHier] for buffers that are
+// mapped within nodes.
+//
+//	to other nodes    In[q] ── put ─► S of q ─► Out     q
+//	to its own node   In[q] ──────────────────► Out     q
+//
+// Cost for each rank, K nodes of m ranks: α′ + b·β + (n-m)/n·b·β′.
+//
+// Source: as [AllToAllHier].
 func AllToAllHierDirect(nodes plan.Nodes) (*plan.Plan, error) {
 	return hierAllToAll("alltoall/hier-direct", nodes, true)
 }
 
+// hierAllToAll returns the alltoall of puts to other nodes and reads in the own.
 func hierAllToAll(name string, nodes plan.Nodes, direct bool) (*plan.Plan, error) {
 	return authorOver(name, plan.AllToAll, nodes, 0, 1, func(b *plan.Builder) {
 		h := newHierarchy(b, group(nodes), len(nodes), direct, plan.Out.At)
@@ -249,7 +405,16 @@ func hierAllToAll(name string, nodes plan.Nodes, direct bool) (*plan.Plan, error
 	})
 }
 
-// BarrierHier is barrier/hier.
+// BarrierHier is barrier/hier: one rank of each node, its first, hears from all of
+// its node; these tell each other as in [BarrierDissemination]; and the others
+// look at what their first one has heard.
+//
+//	mates     S ──┐                                     ┌─►
+//	first     ────┴─► ── put ─► firsts of other nodes ──┴─►
+//
+// Cost, K nodes of which one has several ranks: 2α + ⌈log2 K⌉·α′.
+//
+// Source: as [BarrierDissemination].
 func BarrierHier(nodes plan.Nodes) (*plan.Plan, error) {
 	return authorOver("barrier/hier", plan.Barrier, nodes, 0, 1, func(b *plan.Builder) {
 		h := newHierarchy(b, group(nodes), 1, false, plan.Out.At)
