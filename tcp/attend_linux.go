@@ -25,6 +25,26 @@ const (
 // Progress implements link.Progresser. It reads each connection at most once.
 func (f *Fabric) Progress() { f.progress() }
 
+// Await is Progress for who has looked often enough: it sleeps until something
+// has arrived, and takes that in, or until the end of timeout, which is rounded
+// up to a millisecond. It may return early. The thread that waits is woken by the
+// kernel itself, not by another thread that was woken before; and unlike one that
+// polls and yields, which has used up its share by the time that something
+// arrives, it gets a core at once where there are more threads than cores.
+//
+// What another goroutine has taken in meanwhile does not end the sleep, so where
+// several may wait at a time, timeout bounds how late they are.
+func (f *Fabric) Await(timeout time.Duration) {
+	if f.progress() || f.isClosed() {
+		return
+	}
+	f.awaiting.Add(1)
+	defer f.awaiting.Add(-1)
+	ms := (timeout + time.Millisecond - 1) / time.Millisecond
+	_, _, _ = unix.Syscall(unix.SYS_POLL, uintptr(unsafe.Pointer(&f.readable)), 1, uintptr(ms))
+	f.progress()
+}
+
 // progress reports whether anything has arrived.
 func (f *Fabric) progress() (moved bool) {
 	if !f.looked.Load() {
@@ -84,7 +104,7 @@ func (f *Fabric) flushHeld() {
 func (f *Fabric) attend() {
 	events := make([]unix.EpollEvent, 64)
 	for quiet := 0; !f.isClosed(); {
-		if f.looked.Swap(false) {
+		if f.looked.Swap(false) || f.awaiting.Load() > 0 {
 			quiet = 0
 			time.Sleep(leaveAlone)
 			continue
@@ -129,6 +149,7 @@ func (f *Fabric) openEpoll() (err error) {
 	if f.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("%w: eventfd: %w", ErrUnavailable, err)
 	}
+	f.readable = unix.PollFd{Fd: int32(f.epoll), Events: unix.POLLIN}
 	return f.listenTo(f.bell, bellRings)
 }
 

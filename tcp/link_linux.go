@@ -64,6 +64,7 @@ type tcpLink struct {
 	arrived [MaxStripes]atomic.Uint64 // puts that have come by each stripe but the first
 	byes    atomic.Int32              // stripes that have said goodbye
 	gone    atomic.Pointer[error]     // why there is nobody there any more
+	errno   atomic.Uint32             // of the first write that failed; the kernel says it only once
 }
 
 // job is what is to be written to one stripe.
@@ -173,10 +174,8 @@ func (l *tcpLink) ask(op string, region mem.RegionID) (int, error) {
 		if err := l.over(op); err != nil {
 			return 0, err
 		}
-		if looks > 2000 {
-			time.Sleep(50 * time.Microsecond)
-		} else {
-			spin.Yield()
+		if looks > 20 {
+			l.fabric.Await(time.Millisecond)
 		}
 	}
 }
@@ -322,7 +321,7 @@ func (l *tcpLink) flush() {
 			l.sent += n
 		case unix.EAGAIN:
 		default:
-			l.broken = true // the reader will see why
+			l.breaks(errno)
 			l.sent = len(l.out)
 		}
 	}
@@ -340,7 +339,7 @@ func (l *tcpLink) flush() {
 func (l *tcpLink) sendOut() error {
 	l.flush()
 	if l.broken {
-		return l.failed(0, unix.EPIPE)
+		return l.failed(0)
 	}
 	if gone := l.gone.Load(); gone != nil {
 		return *gone
@@ -348,11 +347,16 @@ func (l *tcpLink) sendOut() error {
 	return nil
 }
 
-// failed is what becomes of an error of a write: it is most often only the echo
-// of something that can be read.
-func (l *tcpLink) failed(stripe int, errno unix.Errno) error {
+// breaks records that a write has failed. Why the peer is gone, the reader finds
+// out: most often the error is only the echo of something that can be read.
+func (l *tcpLink) breaks(errno unix.Errno) {
 	l.broken = true
-	l.conns[stripe].drain(errno)
+	l.errno.CompareAndSwap(0, uint32(errno))
+}
+
+// failed is what becomes of a write that has failed.
+func (l *tcpLink) failed(stripe int) error {
+	l.conns[stripe].drain()
 	if gone := l.gone.Load(); gone != nil {
 		return *gone
 	}
@@ -397,7 +401,7 @@ func (l *tcpLink) write(stripes int) error {
 	l.jobs[0].head = l.out[l.sent:]
 	var err error
 	if l.broken {
-		err = l.failed(0, unix.EPIPE)
+		err = l.failed(0)
 	}
 	for idle := 0; err == nil; {
 		var left, moved bool
@@ -408,7 +412,8 @@ func (l *tcpLink) write(stripes int) error {
 			}
 			errno := j.write(l.conns[stripe].fd)
 			if errno != 0 && errno != unix.EAGAIN {
-				err = l.failed(stripe, errno)
+				l.breaks(errno)
+				err = l.failed(stripe)
 				break
 			}
 			moved = moved || errno == 0
