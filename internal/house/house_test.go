@@ -24,10 +24,12 @@ var mayImport = map[string][]string{
 	"link":              {"mem"},
 	"link/linktest":     {"mem", "link"},
 	"shm":               {"mem", "link"},
+	"span":              {"mem", "link"},
+	"tcp":               {"mem", "link"},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
-	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
+	"":                  {"mem", "plan", "algo", "tune", "link", "shm", "tcp", "span", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
 	"internal/cmalloc":  {},
@@ -40,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/move":     {},
 	"internal/spin":     {},
 	"internal/leak":     {},
+	"internal/mesh":     {},
 	"internal/testhost": {},
 }
 
