@@ -92,14 +92,21 @@ func (n *node) Err() error {
 func (n *node) add(w *wire, rank int, star bool) *link {
 	l := &link{wire: w, rank: rank, star: star, child: slices.Index(n.children, rank)}
 	keep(w.conn)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.shut {
-		if cause := n.cause; !errors.Is(cause, ErrClosed) {
+	if !n.hold(l) {
+		if cause := n.Err(); !errors.Is(cause, ErrClosed) {
 			l.last(frameFail, encodeFailure(cause))
 		}
 		hangUp(w.conn)
-		return l
+	}
+	return l
+}
+
+// hold reports whether a link is taken into use: not once this rank closes.
+func (n *node) hold(l *link) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shut {
+		return false
 	}
 	n.links = append(n.links, l)
 	if l.child >= 0 {
@@ -110,7 +117,7 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 		n.telling.Go(func() { l.last(frameFail, failure) })
 	}
 	n.reading.Go(func() { n.read(l) })
-	return l
+	return true
 }
 
 // others lists the links in use but one. The caller holds the mutex.
