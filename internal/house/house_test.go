@@ -30,6 +30,8 @@ var mayImport = map[string][]string{
 	"":                  {"mem", "plan", "algo", "tune", "shm", "bootstrap", "engine"},
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
+	"verbs":             {},
+	"verbs/fakeverbs":   {},
 	"internal/cmalloc":  {},
 	"internal/cpu":      {},
 	"internal/float16":  {},

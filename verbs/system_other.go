@@ -1,0 +1,16 @@
+//go:build !linux
+
+package verbs
+
+import (
+	"errors"
+	"os"
+)
+
+func sysWatch(int, string) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func sysMemlock() (limit, pinned uint64) { return ^uint64(0), 0 }
+
+func netdevName(int) string { return "" }
+
+func netdevIndex(string) int { return 0 }
