@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -49,26 +48,6 @@ func vmPin(status string) uint64 {
 				return kib << 10
 			}
 		}
-	}
-	return 0
-}
-
-func netdevName(index int) string {
-	if index == 0 {
-		return ""
-	}
-	if i, err := net.InterfaceByIndex(index); err == nil {
-		return i.Name
-	}
-	return ""
-}
-
-func netdevIndex(name string) int {
-	if name == "" {
-		return 0
-	}
-	if i, err := net.InterfaceByName(name); err == nil {
-		return i.Index
 	}
 	return 0
 }

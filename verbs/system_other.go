@@ -10,7 +10,3 @@ import (
 func sysWatch(int, string) (*os.File, error) { return nil, errors.ErrUnsupported }
 
 func sysMemlock() (limit, pinned uint64) { return ^uint64(0), 0 }
-
-func netdevName(int) string { return "" }
-
-func netdevIndex(string) int { return 0 }
