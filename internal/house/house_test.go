@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"link":              {"mem"},
 	"link/linktest":     {"mem", "link"},
 	"shm":               {"mem", "link"},
+	"verbs/fakeverbs":   {},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
