@@ -8,8 +8,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -384,3 +386,11 @@ func pattern(b []byte, seed byte) []byte {
 	}
 	return b
 }
+
+// wordAt is 8 bytes of memory as a number.
+func wordAt(memory []byte, offset int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&memory[offset : offset+8][0]))
+}
+
+// load reads a word that a device writes.
+func load(p *uint64) uint64 { return atomic.LoadUint64(p) }

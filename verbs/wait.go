@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -14,6 +15,7 @@ type waiter struct {
 	file *os.File // a copy of the descriptor
 	raw  syscall.RawConn
 	turn chan struct{} // holds one: who waits takes it
+	shut atomic.Bool
 }
 
 // newWaiter makes fd non-blocking and watches a copy of it.
@@ -27,13 +29,16 @@ func newWaiter(fd int, name string) (*waiter, error) {
 		file.Close()
 		return nil, err
 	}
-	w := &waiter{file, raw, make(chan struct{}, 1)}
+	w := &waiter{file: file, raw: raw, turn: make(chan struct{}, 1)}
 	w.turn <- struct{}{}
 	return w, nil
 }
 
 // close wakes whoever waits. When it returns, try does not run any more.
-func (w *waiter) close() { w.file.Close() }
+func (w *waiter) close() {
+	w.shut.Store(true)
+	w.file.Close()
+}
 
 // await calls try until it says that it is done, and between its calls waits
 // until the descriptor is readable. It returns ctx's error when that ends
@@ -61,10 +66,10 @@ func (w *waiter) await(ctx context.Context, try func() bool) error {
 		}
 	}
 	switch {
+	case err != nil && w.shut.Load():
+		return ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return context.Cause(ctx)
-	case errors.Is(err, os.ErrClosed):
-		return ErrClosed
 	}
 	return err
 }
