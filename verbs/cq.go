@@ -268,7 +268,7 @@ func (d *Device) CreateChannel() (*CompletionChannel, error) {
 	}
 	events, err := newWaiter(fd, d.info.Name+" completions")
 	if err != nil {
-		sysDestroyChannel(h)
+		_ = sysDestroyChannel(h)
 		ch.node.abandon()
 		return nil, &Error{Op: "watching a completion channel", Device: d.info.Name, Err: err}
 	}

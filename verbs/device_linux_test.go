@@ -36,7 +36,7 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Ports < 1 || a.Ports > 255 || a.MaxQPs < 2 || a.MaxQPRequests < 1 || a.MaxSegments < 1 || a.MaxCQEntries < 1 || a.MaxMRBytes == 0 || a.NodeGUID != d.Info().GUID {
+	if a.Ports < 1 || a.Ports > 255 || a.MaxQueuePairs < 2 || a.MaxQPRequests < 1 || a.MaxSegments < 1 || a.MaxCQEntries < 1 || a.MaxMRBytes == 0 || a.NodeGUID != d.Info().GUID {
 		t.Errorf("device: %+v", a)
 	}
 	if p.ActiveMTU.Bytes() == 0 || p.ActiveMTU > p.MaxMTU || p.MaxMessage == 0 || p.GIDs < 1 || p.PKeys < 1 || p.LinkLayer == verbs.LinkUnspecified {

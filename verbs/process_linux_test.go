@@ -160,7 +160,7 @@ func mirror(in io.Reader, out io.Writer) error {
 		}
 	}
 	if _, err := lines.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("expected the end: %v", err)
+		return fmt.Errorf("expected the end: %w", err)
 	}
 	for _, c := range []io.Closer{batch, qp, cq, mr, pd, d} {
 		if err := c.Close(); err != nil {

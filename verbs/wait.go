@@ -38,6 +38,8 @@ func newWaiter(fd int, name string) (*waiter, error) {
 func (w *waiter) close() {
 	w.shut.Store(true)
 	w.file.Close()
+	<-w.turn // who had it is out
+	w.turn <- struct{}{}
 }
 
 // await calls try until it says that it is done, and between its calls waits
@@ -50,7 +52,10 @@ func (w *waiter) await(ctx context.Context, try func() bool) error {
 		return context.Cause(ctx)
 	}
 	defer func() { w.turn <- struct{}{} }()
-	if err := ctx.Err(); err != nil {
+	if w.shut.Load() {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	err := w.file.SetReadDeadline(time.Time{})
