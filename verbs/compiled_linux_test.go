@@ -15,8 +15,8 @@ import (
 // compiled says that this build can load the library.
 const compiled = true
 
-// fake says that the tests run on the simulated device.
-var fake bool
+// fabric commands the simulated device; nil where the tests run on another.
+var fabric *fakeverbs.Fabric
 
 // prepare decides what the tests run on: the library that the variable names,
 // so the same tests run on real devices; without it the simulated device, in a
@@ -36,7 +36,9 @@ func prepare() (done func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	fake = true
+	if fabric, err = fakeverbs.Open(dir); err != nil {
+		return nil, err
+	}
 	for name, value := range map[string]string{verbs.LibraryVariable: library, "TUTTI_FAKE_VERBS_DIR": dir, "TUTTI_FAKE_VERBS_QUIET": "1"} {
 		if err := os.Setenv(name, value); err != nil {
 			return nil, err
@@ -48,7 +50,7 @@ func prepare() (done func(), err error) {
 // onFake skips what can be brought about on the simulated device only.
 func onFake(t *testing.T) {
 	t.Helper()
-	if !fake {
+	if fabric == nil {
 		t.Skipf("%s: no real device can be made to do this", os.Getenv(verbs.LibraryVariable))
 	}
 }

@@ -42,6 +42,11 @@ func TestDevice(t *testing.T) {
 	if p.ActiveMTU.Bytes() == 0 || p.ActiveMTU > p.MaxMTU || p.MaxMessage == 0 || p.GIDs < 1 || p.PKeys < 1 || p.LinkLayer == verbs.LinkUnspecified {
 		t.Errorf("port: %+v", p)
 	}
+	if pd, err := d.AllocPD(); err != nil || pd.Device() != d {
+		t.Errorf("a protection domain of %v, %v", pd.Device(), err)
+	} else if err := pd.Close(); err != nil {
+		t.Error(err)
+	}
 	if p.Speed%100 != 0 || p.Speed < 0 {
 		t.Errorf("speed %d Mb/s", p.Speed)
 	}

@@ -219,3 +219,63 @@ func TestEvents(t *testing.T) {
 		t.Errorf("limit %d after its event, %v", n, err)
 	}
 }
+
+// A queue closes while another goroutine takes its events.
+func TestCloseWithEvents(t *testing.T) {
+	dev, port := device(t)
+	ch, err := dev.CreateChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSide(t, dev, port, options{})
+	connect(s, newSide(t, dev, port, options{}))
+	waiter := make(chan error, 1)
+	events := 0
+	go func() {
+		for {
+			if _, err := ch.Wait(context.Background()); err != nil {
+				waiter <- err
+				return
+			}
+			events++
+		}
+	}()
+	for range 50 {
+		cq, err := dev.CreateCQ(verbs.CQOptions{Entries: 8, Channel: ch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		qp, err := s.pd.CreateQP(verbs.QPOptions{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, Caps: verbs.QPCaps{SendRequests: 1, RecvRequests: 4, SendSegments: 1, RecvSegments: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receives, err := qp.NewRecvBatch(verbs.BatchOptions{Requests: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(cq.Arm(false), qp.ToInit(verbs.InitOptions{Port: port.Number}), receives.Add(1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := receives.Post(); err != nil {
+			t.Fatal(err)
+		}
+		if err := qp.ToError(); err != nil { // the receive is flushed, which is an event
+			t.Fatal(err)
+		}
+		for n := 0; n == 0; {
+			if n, err = cq.Poll(s.done[:1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(receives.Close(), qp.Close(), cq.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waiter; !errors.Is(err, verbs.ErrClosed) {
+		t.Error(err)
+	}
+	t.Logf("%d events of 50 were taken before their queue closed", events)
+}
