@@ -32,7 +32,6 @@ var mayImport = map[string][]string{
 	"cmd/commbench":     {"", "mem", "reduce", "plan", "bootstrap", "engine"},
 	"bench/peers":       {},
 	"verbs":             {},
-	"verbs/fakeverbs":   {},
 	"internal/cmalloc":  {},
 	"internal/cpu":      {},
 	"internal/float16":  {},
