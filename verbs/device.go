@@ -161,11 +161,10 @@ func (d *Device) CompletionVectors() int { return d.vectors }
 func (d *Device) Close() error {
 	return d.node.end(func() error {
 		d.events.close()
-		ctx := d.ctx
-		d.ctx = nil
-		if errno := sysClose(ctx); errno != 0 {
+		if errno := sysClose(d.ctx); errno != 0 {
 			return &Error{Op: "closing the device", Device: d.info.Name, Err: errno}
 		}
+		d.ctx = nil
 		return nil
 	})
 }

@@ -38,6 +38,7 @@ func (pd *PD) Close() error {
 		if errno := sysDeallocPD(pd.h); errno != 0 {
 			return &Error{Op: "closing", Device: pd.device.info.Name, Object: "protection domain", Err: errno}
 		}
+		pd.h = nil
 		return nil
 	})
 }
@@ -198,6 +199,7 @@ func (mr *MR) Close() error {
 		if errno := sysDeregister(mr.h); errno != 0 {
 			return &Error{Op: "deregistering", Device: mr.pd.device.info.Name, Object: fmt.Sprintf("memory region of %d bytes", mr.bytes), Err: errno}
 		}
+		mr.h = nil
 		return nil
 	})
 }

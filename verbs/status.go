@@ -39,7 +39,7 @@ const (
 var statuses = [...]struct{ text, cause string }{
 	Success:              {"success", ""},
 	LocalLength:          {"local length error", "a message was longer than the receive posted for it, or than the port's largest message"},
-	LocalQPOperation:     {"local queue pair operation error", "the request is malformed: too many segments, too much inline, no address handle on UD, or an operation this queue pair was not made for"},
+	LocalQPOperation:     {"local queue pair operation error", "the request is malformed: too many segments, too much inline, no address handle on UD, or an operation this queue pair was not made for; soft-RoCE also means a wrong local key, or a receive that is too short"},
 	LocalEEOperation:     {"local end-to-end context operation error", ""},
 	LocalProtection:      {"local protection error", "a segment's local key does not cover its range: wrong key, wrong length, a region closed too early, another protection domain, or no local write access where the device was to write"},
 	Flushed:              {"flushed", "the queue pair was in error already: look for its first completion that is not flushed, and for its asynchronous events"},
@@ -48,7 +48,7 @@ var statuses = [...]struct{ text, cause string }{
 	LocalAccess:          {"local access error", "the peer wrote where this side's region does not allow it"},
 	RemoteInvalidRequest: {"remote invalid request", "the peer's queue pair does not allow the operation, its receive is too short, or there are more reads and atomics under way than MaxDestRDAtomic there allows"},
 	RemoteAccess:         {"remote access error", "the remote key is wrong or of a region already closed, the range leaves the region, the region or the queue pair lacks remote access, an atomic is not aligned, or region and queue pair are of different protection domains"},
-	RemoteOperation:      {"remote operation error", "the peer failed to complete the operation: look at its completions and events"},
+	RemoteOperation:      {"remote operation error", "the peer failed to complete the operation, on soft-RoCE mostly because its receive was too short: look at its completions and events"},
 	RetryExceeded:        {"retries exceeded", "the peer does not answer: its process is gone, its link is down, its queue pair never reached RTR, the GID, LID or MTU is wrong, or packets are filtered or lost on the way"},
 	RNRRetryExceeded:     {"receiver-not-ready retries exceeded", "the peer has posted no receive for a message that needs one"},
 	LocalRDDViolation:    {"local RDD violation", ""},
