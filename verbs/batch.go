@@ -101,6 +101,7 @@ type chain struct {
 	stride  uintptr // from one to the next
 	n, from int
 	max     int
+	linked  bool // into the call that is being made: it may be named twice
 
 	segments     []Segment
 	segmentsUsed int
@@ -191,13 +192,15 @@ func (b *chain) ready() bool {
 // posted takes out what was posted and returns err, or if that is nil, what
 // went wrong with this chain.
 func (b *chain) posted(err error) error {
+	linked := b.linked
+	b.linked = false
 	switch {
 	case b.c == nil:
 		if err == nil {
 			err = fmt.Errorf("%w: batch", ErrClosed)
 		}
 		return err
-	case b.n == b.from:
+	case b.n == b.from, !linked:
 		return err
 	case b.c.rc == 0:
 		b.Clear()
@@ -219,7 +222,7 @@ func (b *chain) posted(err error) error {
 func (b *chain) post() (int, error) {
 	before := b.Len()
 	if b.ready() {
-		b.c.next = 0
+		b.c.next, b.linked = 0, true
 		sysPostPoll(b, nil, nil)
 	}
 	err := b.posted(nil)

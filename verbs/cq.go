@@ -106,11 +106,21 @@ func (cq *CompletionQueue) Close() error {
 		cq.device.objects.Delete(cq.h)
 		if errno := sysDestroyCQ(cq.h); errno != 0 {
 			cq.device.objects.Store(cq.h, cq)
+			cq.reopen()
 			return &Error{Op: "destroying", Device: cq.device.info.Name, Object: "completion queue", Err: errno}
 		}
 		cq.h = nil
 		return nil
 	})
+}
+
+// reopen takes back that the queue is closing.
+func (cq *CompletionQueue) reopen() {
+	if ch := cq.channel; ch != nil {
+		ch.mu.Lock()
+		defer ch.mu.Unlock()
+		cq.closing = false
+	}
 }
 
 // Completion is the end of a work request, as the device wrote it. Where the
@@ -193,7 +203,7 @@ func (cq *CompletionQueue) PostAndPoll(done []Completion, receives *RecvBatch, b
 	}
 	var first, last *chain
 	link := func(c *chain) {
-		c.c.next = 0
+		c.c.next, c.linked = 0, true
 		if last == nil {
 			first = c
 		} else {
@@ -205,7 +215,7 @@ func (cq *CompletionQueue) PostAndPoll(done []Completion, receives *RecvBatch, b
 		link(&receives.chain)
 	}
 	for _, b := range batches {
-		if b.ready() {
+		if b != nil && !b.linked && b.ready() {
 			link(&b.chain)
 		}
 	}
@@ -215,7 +225,9 @@ func (cq *CompletionQueue) PostAndPoll(done []Completion, receives *RecvBatch, b
 		err = receives.posted(err)
 	}
 	for _, b := range batches {
-		err = b.posted(err)
+		if b != nil {
+			err = b.posted(err)
+		}
 	}
 	if n < 0 {
 		if err == nil {

@@ -329,6 +329,20 @@ func TestPostAndPoll(t *testing.T) {
 	}
 	a[0].succeeds(6, verbs.CompletedWrite)
 	a[1].same(0, []byte{9})
+
+	// A batch named twice is posted once; none is no batch.
+	if err := a[0].send.Add(&verbs.Request{ID: 7, Opcode: verbs.Write, Inline: []byte{7}, Flags: verbs.Signaled, RemoteAddr: a[1].at(0), RKey: a[1].mr.RKey()}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := a[0].cq.PostAndPoll(nil, nil, a[0].send, nil, a[0].send, b[0].send, a[0].send); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	a[0].succeeds(7, verbs.CompletedWrite)
+	a[0].idle()
+	if n, err := a[0].cq.PostAndPoll(nil, nil, idle.send, idle.send); n != 0 || !errors.Is(err, syscall.EINVAL) || idle.send.Len() != 1 {
+		t.Errorf("%d, %v; %d left", n, err, idle.send.Len())
+	}
+	idle.send.Clear()
 }
 
 // The hot path allocates nothing.
