@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +41,13 @@ var kinds = map[string]func(t *testing.T, size int) []Exchanger{
 		t.Cleanup(h.close)
 		return all
 	},
+	"tree over IPv4": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "127.0.0.1")) },
+	"tree over IPv6": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "::1")) },
+	"tree over local sockets, with a secret": func(t *testing.T, size int) []Exchanger {
+		o := options(t, size, "unix")
+		o.Secret = testSecret
+		return form(t, o)
+	},
 }
 
 func TestConformance(t *testing.T) {
@@ -53,23 +59,6 @@ func TestConformance(t *testing.T) {
 			t.Run("close", func(t *testing.T) { conformClose(t, open(t, 2)) })
 			t.Run("limits", func(t *testing.T) { conformLimits(t, open(t, 2)) })
 		})
-	}
-}
-
-// everywhere runs f as every rank and returns their first error.
-func everywhere(all []Exchanger, f func(x Exchanger) error) error {
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, x := range all {
-		wg.Go(func() { errs[i] = f(x) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func closeAll(all []Exchanger) {
-	for _, x := range all {
-		x.Close()
 	}
 }
 
