@@ -26,6 +26,8 @@ var mayImport = map[string][]string{
 	"shm":               {"mem", "link"},
 	"span":              {"mem", "link"},
 	"tcp":               {"mem", "link"},
+	"verbs":             {},
+	"verbs/fakeverbs":   {},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
