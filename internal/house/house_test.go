@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"link":              {"mem"},
 	"link/linktest":     {"mem", "link"},
 	"shm":               {"mem", "link"},
+	"tcp":               {"mem", "link"},
 	"bootstrap":         {},
 	"engine":            {"mem", "reduce", "reduce/codec", "plan", "tune", "link"},
 	"bucket":            {"mem", "engine"},
@@ -41,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/move":     {},
 	"internal/spin":     {},
 	"internal/leak":     {},
+	"internal/mesh":     {},
 	"internal/testhost": {},
 }
 
