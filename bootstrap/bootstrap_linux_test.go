@@ -131,13 +131,13 @@ func play(role string) int {
 	case "nonsense":
 		if x.Rank() == 1 {
 			c := x.(*rank).conn
-			_, _ = c.Write([]byte{77, 0, 0, 0, 0})
+			_, _ = c.Write(append([]byte{77}, make([]byte, 8)...))
 		}
 		<-x.Done()
 		return 0
 	case "huge":
 		if x.Rank() == 1 {
-			_, _ = x.(*rank).conn.Write([]byte{frameGather, 0xff, 0xff, 0xff, 0xff})
+			_, _ = x.(*rank).conn.Write([]byte{frameGather, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 		}
 		<-x.Done()
 		return 0
@@ -363,7 +363,7 @@ func TestParentGone(t *testing.T) {
 }
 
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte{frameResult, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 2)
+	f.Add([]byte{frameResult, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 2)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = 1 + size&7
 		kind, payload, err := readFrame(bytes.NewReader(b), 1<<16)

@@ -42,6 +42,13 @@ var kinds = map[string]func(t *testing.T, size int) []Exchanger{
 		t.Cleanup(h.close)
 		return all
 	},
+	"tree over IPv4": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "127.0.0.1")) },
+	"tree over IPv6": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "::1")) },
+	"tree over local sockets, with a secret": func(t *testing.T, size int) []Exchanger {
+		o := options(t, size, "unix")
+		o.Secret = testSecret
+		return form(t, o)
+	},
 }
 
 func TestConformance(t *testing.T) {

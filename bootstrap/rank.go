@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -16,10 +17,16 @@ import (
 
 // The environment of a rank.
 const (
-	EnvRank      = "TUTTI_RANK"       // from 0
-	EnvSize      = "TUTTI_SIZE"       // ranks of the job
-	EnvLocalRank = "TUTTI_LOCAL_RANK" // among the ranks of this machine
-	EnvBootstrap = "TUTTI_BOOTSTRAP"  // how to reach the coordinator: "fd:N", an inherited socket
+	EnvRank       = "TUTTI_RANK"       // from 0
+	EnvSize       = "TUTTI_SIZE"       // ranks of the job
+	EnvLocalRank  = "TUTTI_LOCAL_RANK" // among the ranks of this machine
+	EnvBootstrap  = "TUTTI_BOOTSTRAP"  // how to reach the others: "fd:N", an inherited socket; "tcp://host:port"; "unix:@name"
+	EnvPort       = "TUTTI_PORT"
+	EnvListen     = "TUTTI_LISTEN"
+	EnvSecret     = "TUTTI_SECRET"
+	EnvSecretFile = "TUTTI_SECRET_FILE"
+	EnvOpen       = "TUTTI_OPEN"
+	EnvInterface  = "TUTTI_SOCKET_IFNAME"
 )
 
 // maxSize bounds the number of ranks, so that a wrong variable is an error
@@ -101,7 +108,7 @@ func (r *rank) read() {
 		case err != nil:
 			err = fmt.Errorf("rank %d: %w", r.rank, err)
 		case kind == frameFail:
-			err = &JobError{string(payload)}
+			err = &JobError{Reason: string(payload), Rank: -1}
 		case kind == frameResult:
 			var blobs [][]byte
 			if blobs, err = decodeBlobs(payload, r.size); err == nil {
@@ -132,6 +139,7 @@ func (r *rank) fail(err error) {
 
 func (r *rank) Rank() int             { return r.rank }
 func (r *rank) Size() int             { return r.size }
+func (r *rank) Address() netip.Addr   { return loopback }
 func (r *rank) Done() <-chan struct{} { return r.done }
 
 func (r *rank) Err() error {

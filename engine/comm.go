@@ -85,6 +85,8 @@ type Comm struct {
 	seen        []*link.Counter // progress of each rank, our own included
 	own         *link.Counter   // our progress
 	mapped      bool            // raising own tells everybody, and all read everybody's notices
+	told        []uint64        // by rank: the progress that it was last notified of, where it is not mapped
+	progresser  link.Progresser // what waits lend their thread to, or nil
 	mappers     []link.Mapper   // by rank; nil where nothing is mapped
 	copiers     []link.Copier   // by rank; nil where ordinary memory is out of reach
 	control     *mem.Buffer
@@ -106,6 +108,8 @@ type Comm struct {
 	in, out  located // the buffers of the current call, where notice was given of them
 	pinner   runtime.Pinner
 	base     uint64 // progress before the current call
+	before   uint64 // what every rank's progress has reached that has entered the last call of a program; see enter
+	half     uint8  // of scratch that the current call uses, where not all ranks are mapped
 	knocks   [collectives]knock
 	vectors  [collectives]vectorCall
 	knocked  knock // the last call of the door that is not among them
@@ -165,6 +169,7 @@ func newComm(cfg Config, rank, size int) *Comm {
 		waiters:     make([]link.Waiter, size),
 		links:       make([]link.Link, size),
 		seen:        make([]*link.Counter, size),
+		told:        make([]uint64, size),
 		mappers:     make([]link.Mapper, size),
 		copiers:     make([]link.Copier, size),
 		peerRegions: make([]mem.RegionID, size),
@@ -175,6 +180,9 @@ func newComm(cfg Config, rank, size int) *Comm {
 
 // start makes what calls need, once the control regions are connected.
 func (c *Comm) start() {
+	if !c.mapped {
+		c.progresser, _ = c.family.fabric.(link.Progresser)
+	}
 	if c.crowded && c.mapped {
 		seats := make([]*link.Seat, c.size)
 		for rank, control := range c.controls {
@@ -183,11 +191,11 @@ func (c *Comm) start() {
 		c.crowd = link.NewCrowd(c.rank, seats)
 	}
 	for rank := range c.waiters {
-		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank], Crowd: c.crowd}
+		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank], Crowd: c.crowd, Progress: c.progresser}
 	}
 	c.own = progressIn(c.control.Bytes())
 	for rank := range c.size {
-		if rank == c.rank || c.mapped {
+		if c.near(rank) {
 			c.seen[rank] = progressIn(c.controls[rank])
 		} else {
 			c.seen[rank] = link.CounterAt(c.control.Bytes()[c.layout.mirror(rank):])

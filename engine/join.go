@@ -49,11 +49,9 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 	if err := c.agreeOnAttach(ctx, ex); err != nil {
 		return err
 	}
-	if !c.mapped {
-		for rank, l := range c.links {
-			if rank != c.rank {
-				c.links[rank] = &sharedLink{link: l}
-			}
+	for rank, l := range c.links {
+		if !c.near(rank) {
+			c.links[rank] = &sharedLink{link: l}
 		}
 	}
 	return nil
@@ -118,6 +116,10 @@ func (c *Comm) mapControl(ctx context.Context, rank int) error {
 	return nil
 }
 
+// near reports whether a rank's control region is within load and store: that
+// of this rank itself, and of the others of its node.
+func (c *Comm) near(rank int) bool { return c.controls[rank] != nil }
+
 // allMapped reports whether all ranks' regions are within load and store.
 func (c *Comm) allMapped() bool {
 	for rank, m := range c.mappers {
@@ -175,6 +177,7 @@ func (c *Comm) lostPeer(rank int, err error) { c.failures.lost(rank, err) }
 // notify raises this rank's progress at a peer. A peer that has closed its
 // communicator needs to know no more.
 func (c *Comm) notify(rank int, progress uint64) error {
+	c.told[rank] = progress
 	return c.unlessGone(c.links[rank].Notify(mem.Remote{Region: c.peerRegions[rank], Offset: c.layout.mirror(c.rank)}, progress))
 }
 

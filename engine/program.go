@@ -126,12 +126,16 @@ func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
 	}
 	unit := k.wire.unit()
 	p.tileBytes = max(choice.TileBytes, unit)
+	room := scratchBytes
+	if !c.mapped {
+		room = scratchHalf
+	}
 	if slots := p.scratch * p.depth; slots > 0 {
-		p.tileBytes = min(p.tileBytes, scratchBytes/slots)
+		p.tileBytes = min(p.tileBytes, room/slots)
 	}
 	p.tileBytes -= p.tileBytes % unit
 	if p.tileBytes == 0 {
-		return nil, fmt.Errorf("%s needs %d pieces of scratch, more than %d bytes hold", p.name, p.scratch*p.depth, scratchBytes)
+		return nil, fmt.Errorf("%s needs %d pieces of scratch, more than %d bytes hold", p.name, p.scratch*p.depth, room)
 	}
 	return p, nil
 }
@@ -148,11 +152,7 @@ func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	if !c.mapped && !p.reach.PutOnly() {
 		return nil, &ArgumentError{p.collective.String(), fmt.Sprintf("%s needs mapped memory, which %s does not give", p.name, c.family.fabric.Medium())}
 	}
-	for rank, control := range c.controls {
-		if control != nil {
-			p.setBase(plan.Scratch, rank, control[c.layout.scratch:])
-		}
-	}
+	c.placeScratch(p)
 	p.touches, p.touchedBy = neighbours(l, c.rank)
 	data := dataOf(l.Plan)
 	for _, a := range l.Programs[c.rank].Actions {
@@ -163,6 +163,19 @@ func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	}
 	return p, nil
 }
+
+// placeScratch points the program at the part of every mapped scratch that the
+// next call uses.
+func (c *Comm) placeScratch(p *program) {
+	for rank, control := range c.controls {
+		if control != nil {
+			p.setBase(plan.Scratch, rank, control[c.scratchAt():])
+		}
+	}
+}
+
+// scratchAt is where the scratch of the next call begins in control regions.
+func (c *Comm) scratchAt() int { return c.layout.scratch + int(c.half)*scratchHalf }
 
 // neighbours returns the ranks whose memory a rank reads or writes, and those
 // that read or write its own.
@@ -230,7 +243,7 @@ func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, what piece) action
 	for _, q := range a.Dsts {
 		out.dsts = append(out.dsts, c.operand(l.Plan, q))
 		if q.Rank != c.rank {
-			out.peer, out.put = q.Rank, !c.mapped
+			out.peer, out.put = q.Rank, !c.near(q.Rank)
 		}
 	}
 	for _, q := range a.Srcs {
@@ -242,8 +255,10 @@ func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, what piece) action
 	for _, w := range a.Waits {
 		out.waits = append(out.waits, resolveWait(l, w))
 	}
-	if !c.mapped {
-		out.notify = a.Peers
+	for _, rank := range a.Peers {
+		if !c.near(rank) {
+			out.notify = append(out.notify, rank)
+		}
 	}
 	return out
 }
@@ -331,5 +346,5 @@ func (p *program) farAt(o *operand, t int) uintptr {
 
 // remoteAt is tile t of an operand in a peer's scratch that is reached by Put.
 func (c *Comm) remoteAt(p *program, o *operand, t int) mem.Remote {
-	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.layout.scratch + p.tileOf(o, t)}
+	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.scratchAt() + p.tileOf(o, t)}
 }
