@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"bench/peers":       {},
 	"verbs":             {},
 	"verbs/fakeverbs":   {},
+	"verbs/rc":          {"mem", "link", "verbs"},
 	"internal/cmalloc":  {},
 	"internal/cpu":      {},
 	"internal/float16":  {},

@@ -1,0 +1,6 @@
+//go:build linux && cgo && (amd64 || arm64 || loong64 || ppc64le || riscv64 || s390x)
+
+package verbs_test
+
+// compiled says that this build can load the library.
+const compiled = true
