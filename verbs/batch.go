@@ -105,45 +105,47 @@ type chain struct {
 	segments     []Segment
 	segmentsUsed int
 	maxSegments  int // in one request
+	inline       []byte
+	inlineUsed   int
 }
 
 // size of a range, rounded up so that what follows is aligned.
 func rounded(n int) int { return (n + 63) &^ 63 }
 
-// open makes the chain's memory: header, requests, segments, and extra bytes,
-// which it returns.
-func (b *chain) open(label string, parent *node, queue handle, kind uint32, requests, segments, stride, extra int) ([]byte, error) {
-	if requests < 1 || requests > 1<<24 || segments < 0 || segments > 1<<26 || extra < 0 || extra > 1<<30 {
-		return nil, &Error{Op: "making a batch", Device: b.device, Object: b.queue, Err: syscall.EINVAL, Advice: fmt.Sprintf("%d requests, %d segments, %d bytes inline are no sizes", requests, segments, extra)}
+// open makes the chain's memory: header, requests, segments, inline bytes.
+func (b *chain) open(label string, parent *node, queue handle, kind uint32, requests, segments, stride, inline int) error {
+	if requests < 1 || requests > 1<<24 || segments < 0 || segments > 1<<26 || inline < 0 || inline > 1<<30 {
+		return &Error{Op: "making a batch", Device: b.device, Object: b.queue, Err: syscall.EINVAL, Advice: fmt.Sprintf("%d requests, %d segments, %d bytes inline are no sizes", requests, segments, inline)}
 	}
 	if err := b.node.begin(kindBatch, label, parent); err != nil {
-		return nil, err
+		return err
 	}
 	head, wrs, segs := rounded(int(unsafe.Sizeof(chainHeader{}))), rounded(requests*stride), rounded(segments*int(unsafe.Sizeof(Segment{})))
-	memory := sysAlloc(head + wrs + segs + extra)
+	memory := sysAlloc(head + wrs + segs + inline)
 	if memory == nil {
 		b.node.abandon()
-		return nil, &Error{Op: "making a batch", Device: b.device, Object: b.queue, Err: syscall.ENOMEM}
+		return &Error{Op: "making a batch", Device: b.device, Object: b.queue, Err: syscall.ENOMEM}
 	}
 	b.memory, b.c = memory, (*chainHeader)(memory)
 	b.c.queue, b.c.kind = uintptr(queue), kind
 	b.base = uintptr(memory) + uintptr(head)
 	b.stride, b.max = uintptr(stride), requests
 	b.segments = unsafe.Slice((*Segment)(unsafe.Add(memory, head+wrs)), segments)
-	return unsafe.Slice((*byte)(unsafe.Add(memory, head+wrs+segs)), extra), nil
+	b.inline = unsafe.Slice((*byte)(unsafe.Add(memory, head+wrs+segs)), inline)
+	return nil
 }
 
 // Len returns how many requests are yet to be posted.
 func (b *chain) Len() int { return b.n - b.from }
 
 // Clear takes out all requests.
-func (b *chain) Clear() { b.n, b.from, b.segmentsUsed = 0, 0, 0 }
+func (b *chain) Clear() { b.n, b.from, b.segmentsUsed, b.inlineUsed = 0, 0, 0, 0 }
 
 // Close frees the batch.
 func (b *chain) Close() error {
 	return b.node.end(func() error {
 		sysFree(b.memory)
-		b.memory, b.c, b.segments = nil, nil, nil
+		b.memory, b.c, b.segments, b.inline = nil, nil, nil, nil
 		b.Clear()
 		return nil
 	})
@@ -198,7 +200,7 @@ func (b *chain) posted(err error) error {
 	case b.n == b.from:
 		return err
 	case b.c.rc == 0:
-		b.n, b.from, b.segmentsUsed = 0, 0, 0
+		b.Clear()
 		return err
 	}
 	index := 0
@@ -229,10 +231,8 @@ func (b *chain) post() (int, error) {
 // which they were added. It belongs to one goroutine at a time.
 type Batch struct {
 	chain
-	qp         *QueuePair
-	wrs        []sendWR
-	inline     []byte
-	inlineUsed int
+	qp  *QueuePair
+	wrs []sendWR
 }
 
 // NewBatch makes a batch for the queue pair's sends. Errors: *Error.
@@ -247,12 +247,11 @@ func (qp *QueuePair) NewBatch(o BatchOptions) (*Batch, error) {
 	b := &Batch{qp: qp}
 	b.device, b.queue = qp.pd.device.info.Name, fmt.Sprintf("queue pair %#x, send queue", qp.qpn)
 	b.maxSegments = max(1, caps.SendSegments)
-	inline, err := b.open(fmt.Sprintf("batch of queue pair %#x of %s", qp.qpn, b.device), &qp.node, qp.h, chainSend,
+	err := b.open(fmt.Sprintf("batch of queue pair %#x of %s", qp.qpn, b.device), &qp.node, qp.h, chainSend,
 		o.Requests, o.Segments, int(unsafe.Sizeof(sendWR{})), o.InlineBytes)
 	if err != nil {
 		return nil, err
 	}
-	b.inline = inline
 	b.wrs = unsafe.Slice((*sendWR)(unsafe.Add(b.memory, b.base-uintptr(b.memory))), o.Requests)
 	return b, nil
 }
@@ -265,9 +264,6 @@ func (b *Batch) Add(r *Request) error {
 	if r.Inline != nil {
 		if len(segments) != 0 || len(r.Inline) > b.qp.options.Caps.InlineBytes {
 			return b.wrongInline(r)
-		}
-		if b.n == b.from { // what was inline before has been posted
-			b.inlineUsed = 0
 		}
 		if len(r.Inline) > len(b.inline)-b.inlineUsed {
 			return ErrBatchFull
@@ -355,7 +351,7 @@ func (b *RecvBatch) open(label string, parent *node, queue handle, kind uint32, 
 	if o.Segments == 0 {
 		o.Segments = o.Requests * maxSegments
 	}
-	if _, err := b.chain.open(label, parent, queue, kind, o.Requests, o.Segments, int(unsafe.Sizeof(recvWR{})), 0); err != nil {
+	if err := b.chain.open(label, parent, queue, kind, o.Requests, o.Segments, int(unsafe.Sizeof(recvWR{})), 0); err != nil {
 		return nil, err
 	}
 	b.wrs = unsafe.Slice((*recvWR)(unsafe.Add(b.memory, b.base-uintptr(b.memory))), o.Requests)

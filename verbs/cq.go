@@ -55,21 +55,27 @@ func (d *Device) CreateCQ(o CQOptions) (*CompletionQueue, error) {
 	h, entries, errno := sysCreateCQ(d.ctx, o.Entries, channel, o.Vector)
 	if errno != 0 {
 		cq.node.abandon()
-		advice := ""
-		if a, err := d.Attr(); err == nil && errno == syscall.EINVAL {
-			switch {
-			case o.Entries > a.MaxCQEntries:
-				advice = fmt.Sprintf("the device allows %d entries", a.MaxCQEntries)
-			case o.Vector < 0 || o.Vector >= d.vectors:
-				advice = fmt.Sprintf("the device has %d completion vectors", d.vectors)
-			}
-		}
-		return fail(errno, advice)
+		return fail(errno, d.cqAdvice(o, errno))
 	}
 	cq.h, cq.entries = h, entries
 	cq.node.named("completion queue of %d entries of %s", entries, d.info.Name)
 	d.objects.Store(h, cq)
 	return cq, nil
+}
+
+func (d *Device) cqAdvice(o CQOptions, errno syscall.Errno) string {
+	a, err := d.Attr()
+	switch {
+	case err != nil:
+		return ""
+	case o.Entries > a.MaxCQEntries:
+		return fmt.Sprintf("the device allows %d entries", a.MaxCQEntries)
+	case o.Vector < 0 || o.Vector >= d.vectors:
+		return fmt.Sprintf("the device has %d completion vectors", d.vectors)
+	case errno == syscall.ENOMEM:
+		return noMemory()
+	}
+	return ""
 }
 
 func (cq *CompletionQueue) String() string {
@@ -160,7 +166,8 @@ func (c *Completion) Imm() (v uint32, ok bool) {
 	return binary.BigEndian.Uint32(c.imm[:]), c.Flags&CompletedImm != 0
 }
 
-// Err returns nil for a request that succeeded, otherwise a *CompletionError.
+// Err returns nil for a request that succeeded, otherwise a *CompletionError,
+// which does not name the device; CompletionQueue.Check does.
 func (c *Completion) Err() error {
 	if c.Status == Success {
 		return nil
@@ -219,6 +226,14 @@ func (cq *CompletionQueue) PostAndPoll(done []Completion, receives *RecvBatch, b
 	return n, err
 }
 
+// Check is Completion.Err for a completion of this queue, and names the device.
+func (cq *CompletionQueue) Check(c *Completion) error {
+	if c.Status == Success {
+		return nil
+	}
+	return &CompletionError{Device: cq.device.info.Name, ID: c.ID, QPN: c.QPN, Status: c.Status, Vendor: c.Vendor}
+}
+
 func (cq *CompletionQueue) pollError(n int) error {
 	errno := syscall.EIO
 	if n < -1 {
@@ -268,7 +283,7 @@ func (d *Device) CreateChannel() (*CompletionChannel, error) {
 	}
 	events, err := newWaiter(fd, d.info.Name+" completions")
 	if err != nil {
-		sysDestroyChannel(h)
+		_ = sysDestroyChannel(h)
 		ch.node.abandon()
 		return nil, &Error{Op: "watching a completion channel", Device: d.info.Name, Err: err}
 	}

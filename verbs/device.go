@@ -125,7 +125,7 @@ func open(info DeviceInfo) (*Device, error) {
 	d.ctx, d.vectors = ctx, vectors
 	events, err := newWaiter(asyncFD, info.Name+" events")
 	if err != nil {
-		sysClose(ctx)
+		_ = sysClose(ctx)
 		d.node.abandon()
 		return nil, &Error{Op: "watching for events", Device: info.Name, Err: err}
 	}
@@ -183,7 +183,7 @@ type Attr struct {
 	MaxMRBytes          uint64
 	MaxMRs              int
 	MaxPDs              int
-	MaxQPs              int
+	MaxQueuePairs       int
 	MaxQPRequests       int // in one queue
 	MaxSegments         int // in one request
 	MaxReadSegments     int // in one READ

@@ -36,11 +36,16 @@ func TestDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Ports < 1 || a.Ports > 255 || a.MaxQPs < 2 || a.MaxQPRequests < 1 || a.MaxSegments < 1 || a.MaxCQEntries < 1 || a.MaxMRBytes == 0 || a.NodeGUID != d.Info().GUID {
+	if a.Ports < 1 || a.Ports > 255 || a.MaxQueuePairs < 2 || a.MaxQPRequests < 1 || a.MaxSegments < 1 || a.MaxCQEntries < 1 || a.MaxMRBytes == 0 || a.NodeGUID != d.Info().GUID {
 		t.Errorf("device: %+v", a)
 	}
 	if p.ActiveMTU.Bytes() == 0 || p.ActiveMTU > p.MaxMTU || p.MaxMessage == 0 || p.GIDs < 1 || p.PKeys < 1 || p.LinkLayer == verbs.LinkUnspecified {
 		t.Errorf("port: %+v", p)
+	}
+	if pd, err := d.AllocPD(); err != nil || pd.Device() != d {
+		t.Errorf("a protection domain of %v, %v", pd.Device(), err)
+	} else if err := pd.Close(); err != nil {
+		t.Error(err)
 	}
 	if p.Speed%100 != 0 || p.Speed < 0 {
 		t.Errorf("speed %d Mb/s", p.Speed)
@@ -142,13 +147,13 @@ func TestRegister(t *testing.T) {
 	if _, err := pd.RegisterMemory(m, verbs.AccessRemoteWrite); !errors.As(err, &e) || !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "local write") {
 		t.Errorf("remote write without local: %v", err)
 	}
-	hole, err := unix.Mmap(-1, 0, 8192, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	hole, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(hole)
 	if _, err := pd.RegisterMemory(hole, everything); !errors.As(err, &e) || e.Bytes != 8192 || e.Device != d.Name() {
-		t.Errorf("memory that may not be touched: %v", err)
+		t.Errorf("memory that may not be written: %v", err)
 	}
 	if pd.DMABuf() {
 		if _, err := pd.RegisterDMABuf(int(os.Stdin.Fd()), 0, 4096, 0, everything); !errors.As(err, &e) {

@@ -15,8 +15,11 @@ func CharDevices(device string) []string { return rdmamap.GetRdmaCharDevices(dev
 // ErrNoDevice where there is none.
 func DeviceOf(netdev string) (string, error) {
 	device, err := rdmamap.GetRdmaDeviceForNetdevice(netdev)
-	if err != nil || device == "" {
-		return "", fmt.Errorf("%w: none stands on network device %q: %v", ErrNoDevice, netdev, err)
+	if err != nil {
+		return "", fmt.Errorf("%w: none stands on network device %q: %w", ErrNoDevice, netdev, err)
+	}
+	if device == "" {
+		return "", fmt.Errorf("%w: none stands on network device %q", ErrNoDevice, netdev)
 	}
 	return device, nil
 }

@@ -131,7 +131,7 @@ func (e *PostError) Is(target error) bool {
 
 // CompletionError is a work request that failed. It unwraps to its Status.
 type CompletionError struct {
-	Device string // empty where the completion was not asked through a queue
+	Device string // empty from Completion.Err
 	ID     uint64 // of the request
 	QPN    uint32
 	Status Status

@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 )
@@ -11,5 +12,12 @@ func TestMain(m *testing.M) {
 	if job := os.Getenv("TUTTI_VERBS_CHILD"); job != "" {
 		os.Exit(child(job))
 	}
-	os.Exit(m.Run())
+	done, err := prepare()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	done()
+	os.Exit(code)
 }

@@ -128,12 +128,7 @@ func (pd *PD) register(addr uint64, bytes int, iova uint64, access Access, call 
 func registerAdvice(e *RegisterError, errno syscall.Errno, dmabuf bool) string {
 	switch errno {
 	case syscall.ENOMEM:
-		if e.Limit == ^uint64(0) {
-			return "there is no limit on locked memory here, so the device or the machine is out of memory or of regions"
-		}
-		return fmt.Sprintf("the limit on locked memory (RLIMIT_MEMLOCK) is %d bytes, of which %d are pinned already, and this needs %d more: "+
-			"raise it with ulimit -l unlimited, memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity for a service, --ulimit memlock=-1 for a container, or give the process CAP_IPC_LOCK",
-			e.Limit, e.Pinned, e.Bytes)
+		return memlockAdvice(e.Limit, e.Pinned, fmt.Sprintf(", and this needs %d more", e.Bytes))
 	case syscall.EINVAL:
 		switch {
 		case e.Access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && e.Access&AccessLocalWrite == 0:
@@ -156,6 +151,23 @@ func registerAdvice(e *RegisterError, errno syscall.Errno, dmabuf bool) string {
 		return "the kernel cannot pin this kind of memory: files on DAX are one such"
 	}
 	return ""
+}
+
+// memlockAdvice is what to do where the kernel would not pin more memory, which
+// queues need too.
+func memlockAdvice(limit, pinned uint64, more string) string {
+	if limit == ^uint64(0) {
+		return "there is no limit on locked memory here, so the device or the machine is out of memory or of such objects"
+	}
+	return fmt.Sprintf("the limit on locked memory (RLIMIT_MEMLOCK) is %d bytes, of which %d are pinned already%s: "+
+		"raise it with ulimit -l unlimited, memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity for a service, --ulimit memlock=-1 for a container, or give the process CAP_IPC_LOCK",
+		limit, pinned, more)
+}
+
+// noMemory is memlockAdvice for a queue.
+func noMemory() string {
+	limit, pinned := sysMemlock()
+	return memlockAdvice(limit, pinned, "")
 }
 
 // Addr returns the address by which work requests name the first byte.

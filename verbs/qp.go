@@ -94,7 +94,7 @@ func qpAdvice(d *Device, o QPOptions, errno syscall.Errno) string {
 	case errno == syscall.EINVAL && o.Caps.InlineBytes > 0:
 		return fmt.Sprintf("the device may not send %d bytes inline, or not with so many segments and requests", o.Caps.InlineBytes)
 	case errno == syscall.ENOMEM:
-		return fmt.Sprintf("too many queue pairs (the device allows %d), or RLIMIT_MEMLOCK too small for its queues (ulimit -l)", a.MaxQPs)
+		return fmt.Sprintf("the device allows %d queue pairs; if there are fewer, %s", a.MaxQueuePairs, noMemory())
 	}
 	return ""
 }

@@ -107,7 +107,7 @@ func sysQueryDevice(ctx handle, a *Attr) syscall.Errno {
 		Firmware: C.GoStringN(&c.fw_ver[0], C.int(len(c.fw_ver))), NodeGUID: guid(uint64(c.node_guid)), SystemGUID: guid(uint64(c.sys_image_guid)),
 		VendorID: uint32(c.vendor_id), VendorPartID: uint32(c.vendor_part_id), HardwareVersion: uint32(c.hw_ver),
 		Ports: int(c.phys_port_cnt), MaxMRBytes: uint64(c.max_mr_size), MaxMRs: int(c.max_mr), MaxPDs: int(c.max_pd),
-		MaxQPs: int(c.max_qp), MaxQPRequests: int(c.max_qp_wr), MaxSegments: int(c.max_sge), MaxReadSegments: int(c.max_sge_rd),
+		MaxQueuePairs: int(c.max_qp), MaxQPRequests: int(c.max_qp_wr), MaxSegments: int(c.max_sge), MaxReadSegments: int(c.max_sge_rd),
 		MaxCQs: int(c.max_cq), MaxCQEntries: int(c.max_cqe),
 		MaxSRQs: int(c.max_srq), MaxSRQRequests: int(c.max_srq_wr), MaxSRQSegments: int(c.max_srq_sge),
 		MaxAddressHandles: int(c.max_ah), MaxRDAtomic: int(c.max_qp_rd_atom), MaxInitiateRDAtomic: int(c.max_qp_init_rd_atom),
@@ -188,7 +188,7 @@ func sysAsyncEvent(ctx handle, f func(t EventType, element handle, port int)) sy
 func sysAllocPD(ctx handle) (handle, syscall.Errno) {
 	var errno C.int
 	pd := C.tv_alloc_pd((*C.struct_tv_context)(ctx), &errno)
-	return handle(pd), syscall.Errno(errno)
+	return pd, syscall.Errno(errno)
 }
 
 func sysDeallocPD(pd handle) syscall.Errno { return syscall.Errno(C.tv_dealloc_pd(pd)) }
@@ -371,7 +371,7 @@ func sysCreateAH(pd handle, av *AddressVector) (handle, syscall.Errno) {
 	a := cAddress(av)
 	var e C.int
 	ah := C.tv_create_ah(pd, &a, &e)
-	return handle(ah), syscall.Errno(e)
+	return ah, syscall.Errno(e)
 }
 
 func sysDestroyAH(ah handle) syscall.Errno { return syscall.Errno(C.tv_destroy_ah(ah)) }

@@ -5,11 +5,14 @@ package verbs_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -32,10 +35,27 @@ func device(t testing.TB) (*verbs.Device, verbs.Port) {
 		t.Fatalf("the library %q has no device to test on", os.Getenv(verbs.LibraryVariable))
 	}
 	warm(t, list[0].Name)
-	files, goroutines := descriptors(t), runtime.NumGoroutine()
+	files, goroutines, resources := descriptors(t), runtime.NumGoroutine(), tracked(t)
 	t.Cleanup(func() {
 		if live := verbs.Live(); live != (verbs.Census{}) {
 			t.Errorf("left open: %v", live)
+		}
+		if fabric != nil { // what the device itself counts
+			if err := fabric.Refresh(); err != nil {
+				t.Error(err)
+			}
+			processes, err := fabric.Processes()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, p := range processes {
+				if p.PID == os.Getpid() && (p.Objects() != 0 || p.Leaked != 0) {
+					t.Errorf("left in the device: %+v", p)
+				}
+			}
+		}
+		if now := tracked(t); now != resources {
+			t.Errorf("the kernel counts %s, before %s", now, resources)
 		}
 		if now := descriptors(t); now != files {
 			t.Errorf("descriptors: %s, before %s", now, files)
@@ -91,6 +111,18 @@ func warm(t testing.TB, name string) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// tracked is what the kernel counts of real devices.
+func tracked(t testing.TB) string {
+	if fabric != nil {
+		return ""
+	}
+	counts, err := verbs.Resources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(counts)
 }
 
 // descriptors lists what this process has open.
@@ -384,3 +416,11 @@ func pattern(b []byte, seed byte) []byte {
 	}
 	return b
 }
+
+// wordAt is 8 bytes of memory as a number.
+func wordAt(memory []byte, offset int) *uint64 {
+	return (*uint64)(unsafe.Pointer(&memory[offset : offset+8][0]))
+}
+
+// load reads a word that a device writes.
+func load(p *uint64) uint64 { return atomic.LoadUint64(p) }

@@ -36,6 +36,9 @@ func (pd *PD) CreateSRQ(o SRQOptions) (*SRQ, error) {
 	if errno != 0 {
 		s.node.abandon()
 		advice := ""
+		if errno == syscall.ENOMEM {
+			advice = noMemory()
+		}
 		if a, err := pd.device.Attr(); err == nil && (o.Requests > a.MaxSRQRequests || o.Segments > a.MaxSRQSegments) {
 			advice = fmt.Sprintf("the device allows %d receives of %d segments", a.MaxSRQRequests, a.MaxSRQSegments)
 		}

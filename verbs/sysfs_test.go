@@ -96,6 +96,38 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// What the libraries say of this machine agrees with its sysfs.
+func TestThisMachine(t *testing.T) {
+	list, err := verbs.Inventory(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range list {
+		if h.CharDevice != "" && !strings.Contains(strings.Join(verbs.CharDevices(h.Name), " "), "/dev/infiniband/"+h.CharDevice) {
+			t.Errorf("%s: %s is not among %q", h.Name, h.CharDevice, verbs.CharDevices(h.Name))
+		}
+		for _, p := range h.Ports {
+			for _, netdev := range p.Netdevs {
+				if device, err := verbs.DeviceOf(netdev); err != nil || device == "" {
+					t.Errorf("%s: nothing stands on its network device %s: %v", h.Name, netdev, err)
+				}
+			}
+		}
+		if counts, err := verbs.Resources(); err != nil || counts[h.Name] == nil {
+			t.Errorf("%s: no resources: %v, %v", h.Name, counts, err)
+		}
+	}
+	for _, netdev := range []string{"lo", "no such", ""} {
+		if _, err := verbs.DeviceOf(netdev); !errors.Is(err, verbs.ErrNoDevice) {
+			t.Errorf("%q: %v", netdev, err)
+		}
+	}
+	if devices := verbs.CharDevices("no such"); len(devices) > 1 { // rdma_cm is everybody's
+		t.Errorf("a device that is not there has %q", devices)
+	}
+	t.Logf("%d RDMA devices", len(list))
+}
+
 // FuzzInventory puts anything into the files that Inventory reads.
 func FuzzInventory(f *testing.F) {
 	f.Add("4: ACTIVE", "1: CA", "0x1f", "505:zz", "eth0")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -14,6 +15,7 @@ type waiter struct {
 	file *os.File // a copy of the descriptor
 	raw  syscall.RawConn
 	turn chan struct{} // holds one: who waits takes it
+	shut atomic.Bool
 }
 
 // newWaiter makes fd non-blocking and watches a copy of it.
@@ -27,13 +29,18 @@ func newWaiter(fd int, name string) (*waiter, error) {
 		file.Close()
 		return nil, err
 	}
-	w := &waiter{file, raw, make(chan struct{}, 1)}
+	w := &waiter{file: file, raw: raw, turn: make(chan struct{}, 1)}
 	w.turn <- struct{}{}
 	return w, nil
 }
 
 // close wakes whoever waits. When it returns, try does not run any more.
-func (w *waiter) close() { w.file.Close() }
+func (w *waiter) close() {
+	w.shut.Store(true)
+	w.file.Close()
+	<-w.turn // who had it is out
+	w.turn <- struct{}{}
+}
 
 // await calls try until it says that it is done, and between its calls waits
 // until the descriptor is readable. It returns ctx's error when that ends
@@ -45,7 +52,10 @@ func (w *waiter) await(ctx context.Context, try func() bool) error {
 		return context.Cause(ctx)
 	}
 	defer func() { w.turn <- struct{}{} }()
-	if err := ctx.Err(); err != nil {
+	if w.shut.Load() {
+		return ErrClosed
+	}
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	err := w.file.SetReadDeadline(time.Time{})
@@ -61,10 +71,10 @@ func (w *waiter) await(ctx context.Context, try func() bool) error {
 		}
 	}
 	switch {
+	case err != nil && w.shut.Load():
+		return ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return context.Cause(ctx)
-	case errors.Is(err, os.ErrClosed):
-		return ErrClosed
 	}
 	return err
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -65,10 +66,17 @@ int fv_start(void)
 	return err;
 }
 
+/* The engine is stopped where it is, for good: another process may have the
+ * mailbox next. */
 __attribute__((destructor)) static void leave(void)
 {
 	if (!started)
 		return;
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_sec += 1;
+	if (pthread_mutex_timedlock(&fv.lock, &t) != 0)
+		return; /* held by whoever called exit: it dies as if killed */
 	fv_control_stop();
 	fabric_leave();
 }

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,9 +181,19 @@ static bool progress(void)
 
 static bool idle(void) { return atomic_load(&rung) == NULL; }
 
+/* An adapter does not compete with programs for cores. Where the machine lets
+ * us, neither does this: it sleeps when it has nothing to do. */
+static void prefer(void)
+{
+	struct sched_param p = {.sched_priority = 1};
+	if (pthread_setschedparam(pthread_self(), SCHED_RR, &p) != 0)
+		(void)!setpriority(PRIO_PROCESS, (id_t)gettid(), -10);
+}
+
 static void *engine(void *arg)
 {
 	(void)arg;
+	prefer();
 	for (;;) {
 		pthread_mutex_lock(&fv.lock);
 		bool any = progress();
@@ -192,8 +203,8 @@ static void *engine(void *arg)
 		asleep_until = due;
 		pthread_mutex_unlock(&fv.lock);
 		if (any) {
-			for (int i = 0; i < 16 && fv.wanting > 0; i++)
-				sched_yield();
+			for (int i = 0; i < 8 && fv.wanting > 0; i++)
+				nanosleep(&(struct timespec){.tv_nsec = 5000}, NULL);
 			continue;
 		}
 		if (now - polled_at < NAP_NS) {

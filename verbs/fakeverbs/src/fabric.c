@@ -149,7 +149,7 @@ fail:
  * leave removes the file. */
 void fabric_leave(void)
 {
-	if (self < 0)
+	if (self < 0 || wire_fd < 0)
 		return;
 	flock(wire_fd, LOCK_EX);
 	lock(&wire->node[self]);
@@ -164,7 +164,6 @@ void fabric_leave(void)
 	flock(wire_fd, LOCK_UN);
 	close(wire_fd);
 	wire_fd = -1;
-	self = -1;
 }
 
 bool fabric_alive(int node) { return node >= 0 && node < FABRIC_NODES && atomic_load(&wire->node[node].alive); }
