@@ -40,10 +40,10 @@ func (f *Fabric) Env(path string) []string {
 // Process is what a process of the job says of itself: how many objects of
 // each kind are alive in it, and with how many a device has been closed.
 type Process struct {
-	PID, Host                                          int
-	Seed                                               uint64
+	PID, Host                                         int
+	Seed                                              uint64
 	Contexts, PDs, MRs, CQs, QPs, SRQs, AHs, Channels int
-	Leaked                                             int
+	Leaked                                            int
 
 	applied   int64 // bytes of the control file
 	complaint string

@@ -21,7 +21,7 @@ static struct fv_qp *_Atomic rung; /* posted to, and not noticed yet */
 static struct fv_qp *busy;
 static uint64_t wake; /* when something is due; 0: never */
 static _Atomic uint64_t polled_at;
-static uint64_t asleep_until; /* when the thread looks again by itself */
+static _Atomic uint64_t asleep_until; /* when the thread looks again by itself */
 
 /* Packets that found no room. */
 struct notice {
@@ -157,7 +157,9 @@ static bool has_work(struct fv_qp *qp)
 	int state = qp->state;
 	if (qp->owed || qp->late)
 		return true;
-	return (state == QPS_RTS || state == QPS_SQD) && qp->acked < atomic_load_explicit(&qp->posted, memory_order_acquire);
+	if (state == QPS_ERR && !qp->flushed)
+		return true;
+	return state >= QPS_RTS && qp->acked < atomic_load_explicit(&qp->posted, memory_order_acquire);
 }
 
 /* progress does some of what can be done; false when nothing could. */
@@ -179,7 +181,9 @@ static bool progress(void)
 	return any;
 }
 
-static bool idle(void) { return atomic_load(&rung) == NULL; }
+static uint64_t sleeping_until; /* as the thread has it */
+
+static bool idle(void) { return atomic_load(&rung) == NULL && asleep_until == sleeping_until; }
 
 /* An adapter does not compete with programs for cores. Where the machine lets
  * us, neither does this: it sleeps when it has nothing to do. */
@@ -200,7 +204,7 @@ static void *engine(void *arg)
 		uint64_t now = fv_now(), due = now + (notices ? 1000000 : 1000000000);
 		if (wake && wake < due)
 			due = wake;
-		asleep_until = due;
+		asleep_until = sleeping_until = due;
 		pthread_mutex_unlock(&fv.lock);
 		if (any) {
 			for (int i = 0; i < 8 && fv.wanting > 0; i++)
@@ -243,7 +247,7 @@ static void lend(void)
 	/* The rest is the thread's, and what is due before it looks again. */
 	more |= wake && wake < asleep_until;
 	if (more)
-		asleep_until = wake;
+		asleep_until = wake ? wake : 1;
 	pthread_mutex_unlock(&fv.lock);
 	if (more)
 		fabric_ring(fabric_self());

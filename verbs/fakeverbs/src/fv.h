@@ -266,7 +266,7 @@ struct fv_qp {
 	struct fv_qp *_Atomic rung_next;
 	bool busy;
 	struct fv_qp *busy_next, **busy_prev;
-	bool last_wqe_told;
+	bool flushed, last_wqe_told;
 };
 
 /* An injected failure: after so many work requests, one ends with status. */

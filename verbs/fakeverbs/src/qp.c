@@ -279,7 +279,7 @@ static void reset(struct fv_qp *qp)
 	qp->min_attempt = qp->cur_attempt = qp->lost_attempt = qp->got = 0;
 	qp->lost_told = false;
 	qp->atomic_count = 0;
-	qp->established = qp->last_wqe_told = false;
+	qp->established = qp->flushed = qp->last_wqe_told = false;
 	memset(&qp->attr, 0, sizeof qp->attr);
 }
 

@@ -108,6 +108,7 @@ static bool flush(struct fv_qp *qp)
 		fv_receive_complete(qp, WC_WR_FLUSH_ERR, NULL);
 		any = true;
 	}
+	qp->flushed = true;
 	if (qp->srq && !qp->last_wqe_told) {
 		qp->last_wqe_told = true;
 		fv_qp_event(qp, EV_QP_LAST_WQE_REACHED);
@@ -126,10 +127,10 @@ static int check(struct fv_qp *qp, struct fv_send *s)
 			s->status = (uint8_t)f->status;
 			s->fail_after = f->after;
 			free(f);
-			if (!s->fail_after)
-				return s->status;
 		}
 	}
+	if (s->status != WC_SUCCESS && !s->fail_after)
+		return s->status;
 	bool datagram = qp->ibv.qp_type == QPT_UD;
 	if (s->length > fv.config.max_msg || (datagram && s->length > fv_mtu_bytes(fv.config.mtu)))
 		return WC_LOC_LEN_ERR;
@@ -274,8 +275,13 @@ static enum step send_next(struct fv_qp *qp, uint64_t now)
 			bool sends = s->opcode == WR_SEND || s->opcode == WR_SEND_WITH_IMM;
 			fv_cut(&qp->sending, s->length, sends ? 0 : s->address, true);
 		}
-		if (qp->device->delay_ns > 0) {
-			qp->not_before = now + qp->device->delay_ns / 2 + fv_below(qp->device->delay_ns);
+		/* Now and then the device is busy elsewhere, so that who touches a
+		 * buffer too early is found out. */
+		uint64_t delay = fv_below(8) == 0 ? fv_below(20000) : 0;
+		if (qp->device->delay_ns > 0)
+			delay = qp->device->delay_ns / 2 + fv_below(qp->device->delay_ns);
+		if (delay > 0) {
+			qp->not_before = now + delay;
 			return STEP_BLOCKED;
 		}
 	}
@@ -326,10 +332,8 @@ bool fv_send_step(struct fv_qp *qp, uint64_t now)
 	bool any = false;
 	uint64_t posted = atomic_load_explicit(&qp->posted, memory_order_acquire);
 	for (int i = 0; i < PACKETS && qp->next < posted && !qp->lost && qp->state == state; i++) {
-		if (now < qp->not_before) {
-			fv_wake_at(qp->not_before);
+		if (now < qp->not_before)
 			break;
-		}
 		if (send_next(qp, now) != STEP_SENT)
 			break;
 		any = true;
