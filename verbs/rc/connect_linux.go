@@ -256,8 +256,13 @@ func (p *peer) make(c *net.TCPConn, first bool) (err error) {
 		}
 		l.theirs.maxMessage = min(l.theirs.maxMessage, ln.rail.port.MaxMessage, 1<<30)
 	}
-	if _, err := c.Write(appendMessage(nil, kindReady, nil)); err != nil {
-		return err
+	// Who was dialled has its link when it says that it is ready, and not before
+	// the other is: a link that one of them uses is one of both.
+	ready := appendMessage(nil, kindReady, nil)
+	if first {
+		if _, err := c.Write(ready); err != nil {
+			return err
+		}
 	}
 	if _, err := l.step(&room, kindReady); err != nil {
 		return err
@@ -270,6 +275,10 @@ func (p *peer) make(c *net.TCPConn, first bool) (err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !first {
+		l.words = ready
+		l.spoken <- struct{}{}
+	}
 	if !f.start(l.listen) || !f.start(l.speak) {
 		return &ClosedError{f.rank, "connect"}
 	}
