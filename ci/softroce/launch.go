@@ -2,6 +2,7 @@ package softroce
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -17,17 +18,45 @@ type Job struct {
 	Nodes   []int // machines; all where nil
 	PerNode int   // ranks of each; 1 where 0. Ranks count through a node, then the next
 	Args    []string
-	// Env adds to a rank's environment, which has torchrun's variables: RANK,
-	// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
-	Env func(rank int) []string
+	// Env is what tells a rank about the job, added to the machine's
+	// environment. TuttiEnv where nil.
+	Env func(Rank) []string
 	// Stdout and Stderr get the ranks' output, each line with its rank before
 	// it. Nil drops it; the end of a failed rank's errors is kept anyway.
 	Stdout, Stderr io.Writer
 }
 
-// masterPort is where rank 0 serves the rendezvous. Jobs of one cluster that
-// run at a time take ports one after the other.
-var masterPort = struct {
+// A Rank is one process of a job.
+type Rank struct {
+	Rank, Size           int
+	LocalRank, LocalSize int    // in its machine
+	Node                 int    // machine
+	RootAddress          string // of rank 0's machine
+	RootPort             int    // free there: rank 0 serves the rendezvous on it
+	Secret               string // of the job
+}
+
+// TuttiEnv describes the job in Tutti's own variables.
+func TuttiEnv(r Rank) []string {
+	return []string{
+		fmt.Sprintf("TUTTI_RANK=%d", r.Rank), fmt.Sprintf("TUTTI_SIZE=%d", r.Size),
+		fmt.Sprintf("TUTTI_LOCAL_RANK=%d", r.LocalRank),
+		fmt.Sprintf("TUTTI_BOOTSTRAP=tcp://%s:%d", r.RootAddress, r.RootPort), "TUTTI_SECRET=" + r.Secret,
+	}
+}
+
+// TorchrunEnv describes the job in torchrun's variables, and adds its secret.
+func TorchrunEnv(r Rank) []string {
+	return []string{
+		fmt.Sprintf("RANK=%d", r.Rank), fmt.Sprintf("WORLD_SIZE=%d", r.Size),
+		fmt.Sprintf("LOCAL_RANK=%d", r.LocalRank), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", r.LocalSize),
+		"MASTER_ADDR=" + r.RootAddress, fmt.Sprintf("MASTER_PORT=%d", r.RootPort), "TUTTI_SECRET=" + r.Secret,
+	}
+}
+
+// rootPort is the port of the last job's rendezvous. Each job has another, so
+// that no connection of one that was killed is in the next one's way.
+var rootPort = struct {
 	sync.Mutex
 	last int
 }{last: 29500}
@@ -48,9 +77,9 @@ func (e *RankError) Error() string {
 
 func (e *RankError) Unwrap() error { return e.Err }
 
-// Launch runs a job and waits for it. When a rank fails, the others are asked to
-// end after a grace of five seconds and killed after another. The error joins a *RankError
-// for each rank that failed.
+// Launch runs a job and waits for it. When a rank fails, the others are asked
+// to end after a grace of five seconds and killed after another. The error
+// joins a *RankError for each rank that failed.
 func (c *Cluster) Launch(ctx context.Context, job Job) error {
 	nodes := job.Nodes
 	if nodes == nil {
@@ -60,10 +89,15 @@ func (c *Cluster) Launch(ctx context.Context, job Job) error {
 	}
 	per := max(job.PerNode, 1)
 	size := len(nodes) * per
-	masterPort.Lock()
-	masterPort.last++
-	port := masterPort.last
-	masterPort.Unlock()
+	rootPort.Lock()
+	rootPort.last++
+	port := rootPort.last
+	rootPort.Unlock()
+	secret := rand.Text()
+	env := job.Env
+	if env == nil {
+		env = TuttiEnv
+	}
 
 	out, errOut := &lineMixer{to: job.Stdout}, &lineMixer{to: job.Stderr}
 	ranks := make([]*Process, 0, size)
@@ -71,17 +105,9 @@ func (c *Cluster) Launch(ctx context.Context, job Job) error {
 	errs := make([]error, size)
 	for rank := range size {
 		n := c.nodes[nodes[rank/per]]
-		env := []string{
-			fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", size),
-			fmt.Sprintf("LOCAL_RANK=%d", rank%per), fmt.Sprintf("LOCAL_WORLD_SIZE=%d", per),
-			"MASTER_ADDR=" + c.nodes[nodes[0]].Address, fmt.Sprintf("MASTER_PORT=%d", port),
-		}
-		if job.Env != nil {
-			env = append(env, job.Env(rank)...)
-		}
 		tails[rank] = &tailBuffer{}
 		p, err := n.Start(ctx, Command{
-			Args: job.Args, Env: env,
+			Args: job.Args, Env: env(Rank{rank, size, rank % per, per, n.Index, c.nodes[nodes[0]].Address, port, secret}),
 			Stdout: out.rank(rank), Stderr: io.MultiWriter(errOut.rank(rank), tails[rank]),
 		})
 		if err != nil {

@@ -47,7 +47,7 @@ const (
 
 // arguments are mpirun's for a transport.
 func (t Transport) arguments() ([]string, error) {
-	// UCX before 1.14 reads the kind of a packet's address where only
+	// UCX up to 1.18 reads the kind of a packet's address where only
 	// ConnectX puts it, and so takes every UD packet of another device for one
 	// that is not its own; UD carries RC's wire-up too.
 	ucx := []string{"--mca", "pml", "ucx", "-x", "UCX_NET_DEVICES=rxe0:1", "-x", "UCX_UD_VERBS_ETH_DGID_CHECK=n"}
