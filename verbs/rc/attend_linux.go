@@ -2,10 +2,11 @@ package rc
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"time"
 
-	"github.com/tutti-go/tutti/verbs"
+	"golang.org/x/sys/unix"
 )
 
 // leaveAlone is for how long a rail's goroutine leaves the completion queues to
@@ -29,15 +30,38 @@ func (r *rail) attend(ctx context.Context) {
 		if r.sweep(true) {
 			continue // there may be more
 		}
-		_, err := r.channel.Wait(ctx)
-		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, verbs.ErrClosed) {
-				f.log.Error("completion events of a device cannot be read", "rank", f.rank, "device", r.device.Name(), "cause", err)
-			}
+		if err := r.awaitEvent(); err != nil {
+			f.log.Error("completion events of a device cannot be read", "rank", f.rank, "device", r.device.Name(), "cause", err)
 			return
 		}
-		r.sweep(false)
 	}
+}
+
+// awaitEvent returns when a completion queue has had an event since it was
+// armed, or the bell rings. It keeps a thread while it waits: where ranks poll on
+// all cores, the runtime's poller is not looked at for milliseconds, but a thread
+// that comes back from the system is let in.
+func (r *rail) awaitEvent() error {
+	fds := [2]unix.PollFd{{Fd: int32(r.channel.Fd()), Events: unix.POLLIN}, {Fd: int32(r.fabric.bell), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds[:], -1)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	for {
+		if cq, err := r.channel.TryWait(); cq == nil || err != nil {
+			return err
+		}
+	}
+}
+
+// ring wakes the rails' goroutines, for good.
+func (f *Fabric) ring() {
+	_, _ = unix.Write(f.bell, binary.NativeEndian.AppendUint64(nil, 1))
 }
 
 // sweep polls the rail's queues, having asked for an event each if arm, and

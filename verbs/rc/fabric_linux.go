@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tutti-go/tutti/internal/mesh"
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
@@ -46,6 +48,7 @@ type Fabric struct {
 
 	queues  atomic.Pointer[[]*queue]                 // grows only; written under mu
 	lanes   atomic.Pointer[[]*lane]                  // by number, which their requests carry; grows only; written under mu
+	bell    int                                      // an eventfd that ends the rails' goroutines
 	looked  atomic.Bool                              // somebody has called Progress since the rails' goroutines cleared it
 	regions atomic.Pointer[map[mem.RegionID]*region] // written under mu
 	known   atomic.Pointer[memoryTable]              // what the devices know; written under mu
@@ -89,12 +92,14 @@ func Open(ctx context.Context, ex Exchanger, cfg Config) (_ *Fabric, err error) 
 	f.lanes.Store(new([]*lane))
 	f.regions.Store(new(map[mem.RegionID]*region))
 	f.known.Store(new(memoryTable))
+	if f.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("%w: eventfd: %w", ErrUnavailable, err)
+	}
 	f.life, f.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			f.end()
-			f.running.Wait()
-			err = fmt.Errorf("rc: rank %d: %w", f.rank, errors.Join(err, f.closeRails()))
+			err = fmt.Errorf("rc: rank %d: %w", f.rank, errors.Join(err, f.closeRails(), unix.Close(f.bell)))
 		}
 	}()
 	if err := f.openRails(networksOf(cfg.Listen)); err != nil {
@@ -200,6 +205,7 @@ func (f *Fabric) Close() error {
 	f.mu.Unlock()
 
 	f.end()
+	f.ring()
 	errs := []error{f.mesh.Close()}
 	var links []*rcLink
 	for i := range f.peers {
@@ -218,7 +224,7 @@ func (f *Fabric) Close() error {
 	for _, q := range *f.queues.Load() {
 		errs = append(errs, q.close())
 	}
-	errs = append(errs, f.freeAll(), f.closeRails())
+	errs = append(errs, f.freeAll(), f.closeRails(), unix.Close(f.bell))
 	return errors.Join(errs...)
 }
 
