@@ -1,7 +1,6 @@
 package rc
 
 import (
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -157,9 +156,4 @@ func TestConformance(t *testing.T) {
 			})
 		})
 	}
-}
-
-func child(job string) int {
-	fmt.Fprintf(os.Stderr, "no such job: %q\n", job)
-	return 1
 }
