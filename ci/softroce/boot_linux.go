@@ -265,7 +265,7 @@ func (b *boot) arguments(i int) []string {
 }
 
 // emulated is the processor model under emulation.
-const emulated = "max"
+const emulated = "max,-erms,-fsrm"
 
 // modules are what every machine loads. Nothing depends on a crc32 algorithm by
 // name, but without one rxe cannot make a device.

@@ -18,6 +18,7 @@ type Job struct {
 	Nodes   []int // machines; all where nil
 	PerNode int   // ranks of each; 1 where 0. Ranks count through a node, then the next
 	Args    []string
+	Dir     string // "" is the root folder
 	// Env is what tells a rank about the job, added to the machine's
 	// environment. TuttiEnv where nil.
 	Env func(Rank) []string
@@ -107,7 +108,7 @@ func (c *Cluster) Launch(ctx context.Context, job Job) error {
 		n := c.nodes[nodes[rank/per]]
 		tails[rank] = &tailBuffer{}
 		p, err := n.Start(ctx, Command{
-			Args: job.Args, Env: env(Rank{rank, size, rank % per, per, n.Index, c.nodes[nodes[0]].Address, port, secret}),
+			Args: job.Args, Dir: job.Dir, Env: env(Rank{rank, size, rank % per, per, n.Index, c.nodes[nodes[0]].Address, port, secret}),
 			Stdout: out.rank(rank), Stderr: io.MultiWriter(errOut.rank(rank), tails[rank]),
 		})
 		if err != nil {

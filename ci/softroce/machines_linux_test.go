@@ -95,6 +95,9 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// pingPongPort is where ibv_rc_pingpong listens.
+const pingPongPort = 18515
+
 func TestPingPong(t *testing.T) {
 	c, ctx := machines(t), within(t, 2*time.Minute)
 	pingPong(ctx, t, c, 500)
@@ -111,7 +114,7 @@ func pingPong(ctx context.Context, t *testing.T, c *Cluster, rounds int) (Counte
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Node(0).Listening(ctx, 18515)
+	err = c.Node(0).Listening(ctx, pingPongPort)
 	if err == nil {
 		_, err = c.Node(1).Run(ctx, append(args, c.Node(0).Address)...)
 	}
@@ -245,20 +248,16 @@ func TestPull(t *testing.T) {
 // A process that is killed must leave no RDMA object; machines sees to that.
 func TestKilledProcessLeavesNothing(t *testing.T) {
 	c, ctx := machines(t), within(t, time.Minute)
-	p, err := c.Node(0).Start(ctx, Command{Args: []string{"ib_write_bw", "-d", "rxe0", "-x", "1"}})
+	p, err := c.Node(0).Start(ctx, Command{Args: []string{"ibv_rc_pingpong", "-d", "rxe0", "-g", "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Node(0).Listening(ctx, perftestPort); err != nil {
+	if err := c.Node(0).Listening(ctx, pingPongPort); err != nil {
 		t.Fatal(err)
 	}
-	// It has opened the device by then, or does so next.
-	for held := 0; held == 0; {
-		now, err := c.Node(0).Resources(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held = now["mr"]
+	// It has opened the device and made its queue pair before it listens.
+	if now, err := c.Node(0).Resources(ctx); err != nil || now["mr"] != 1 || now["ctx"] != 1 {
+		t.Errorf("ibv_rc_pingpong holds %v (%v)", now, err)
 	}
 	if err := p.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -419,6 +418,7 @@ func TestMPI(t *testing.T) {
 // end of its console; nothing is left of any.
 func TestThreeMachinesAndAPanic(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
+	before := held(t)
 	c, err := Boot(ctx, Config{Machines: 3, MemoryMiB: 256, Log: t.Logf})
 	if err != nil {
 		absent(t, err)
@@ -450,4 +450,52 @@ func TestThreeMachinesAndAPanic(t *testing.T) {
 	if err := c.Node(0).Do(ctx, Command{Args: []string{"true"}}); !errors.Is(err, ErrClosed) {
 		t.Errorf("a command for a machine that was closed: %v", err)
 	}
+	if after := held(t); after != before {
+		t.Errorf("before the boot and after closing this process has %s; %s", before, after)
+	}
+}
+
+// A boot that is called off leaves nothing either.
+func TestBootIsCalledOff(t *testing.T) {
+	before := held(t)
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	_, err := Boot(ctx, Config{Machines: 1, MemoryMiB: 256, Log: func(format string, _ ...any) {
+		if strings.HasPrefix(format, "image") { // QEMU starts next
+			time.AfterFunc(100*time.Millisecond, cancel)
+		}
+	}})
+	if err == nil {
+		t.Fatal("it booted")
+	}
+	if ctx.Err() == nil {
+		absent(t, err)
+	}
+	if after := held(t); after != before {
+		t.Errorf("before and after this process has %s; %s", before, after)
+	}
+}
+
+// held counts this process's QEMUs and descriptors.
+func held(t *testing.T) string {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines := 0
+	for _, stat := range stats {
+		line, err := os.ReadFile(stat)
+		if err != nil {
+			continue // it has just ended
+		}
+		_, after, _ := strings.Cut(string(line), "(qemu-system-x86")
+		if words := strings.Fields(after); len(words) > 2 && words[2] == fmt.Sprint(os.Getpid()) {
+			machines++
+		}
+	}
+	return fmt.Sprintf("%d machines, %d descriptors", machines, len(fds))
 }

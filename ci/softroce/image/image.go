@@ -131,7 +131,7 @@ func (b *Builder) Program(ctx context.Context, name, from string) error {
 // Tree puts a folder of this machine with all that it holds into the image at
 // the same path, programs and libraries with what they need.
 func (b *Builder) Tree(ctx context.Context, dir string) error {
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}

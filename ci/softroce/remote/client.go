@@ -150,7 +150,7 @@ func (c *Client) forget(p *Process) {
 func (c *Client) read() {
 	r := bufio.NewReaderSize(c.conn, chunkBytes)
 	err := c.serve(r)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = ErrClosed
 	}
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package remote
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -58,7 +59,7 @@ func readFrame(r *bufio.Reader) (frame, error) {
 	}
 	f.payload = make([]byte, n)
 	if _, err := io.ReadFull(r, f.payload); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return frame{}, err

@@ -32,7 +32,7 @@ func Serve(conn io.ReadWriter, hello Hello) error {
 	err = s.loop(bufio.NewReaderSize(conn, chunkBytes))
 	s.killAll()
 	s.work.Wait()
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	return err
