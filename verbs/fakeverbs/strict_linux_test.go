@@ -69,11 +69,21 @@ func strict(t *testing.T, lib string, flags ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	placement := map[string]string{"order-inorder": "inorder", "order-relaxed": "relaxed"}
+	variables := map[string][]string{
+		"order-inorder":      {"PLACEMENT=inorder"},
+		"order-relaxed":      {"PLACEMENT=relaxed"},
+		"without-devices":    {"DEVICES=0"},
+		"without-kernel":     {"DEVICES=-1"},
+		"without-permission": {"OPEN_ERRNO=13"},
+		"little-memory":      {"MEMLOCK=100000"},
+		"two-devices":        {"DEVICES=2", "PORTS=2"},
+	}
 	for name := range strings.FieldsSeq(string(names)) {
 		t.Run(name, func(t *testing.T) {
 			c := strictCase{t: t, dir: t.TempDir()}
-			c.env = []string{"TUTTI_FAKE_VERBS_QUIET=1", "TUTTI_FAKE_VERBS_PLACEMENT=" + placement[name]}
+			for _, v := range append(variables[name], "QUIET=1") {
+				c.env = append(c.env, "TUTTI_FAKE_VERBS_"+v)
+			}
 			c.run(lib, program, name)
 		})
 	}
@@ -167,6 +177,11 @@ func (c *strictCase) do(pid int, request string) error {
 			return err
 		}
 		return c.fabric.Hold(n)
+	case "delay":
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			return err
+		}
+		return c.fabric.Delay(time.Duration(n) * time.Millisecond)
 	case "fail":
 		if _, err := fmt.Sscan(rest, &qp, &queue, &n, &status, &after); err != nil {
 			return err

@@ -60,7 +60,11 @@ int fv_start(void)
 			err = fv_control_start();
 		started = err == 0;
 		if (err)
-			fv_say("cannot join in %s: %s", fv.config.dir, strerror(err));
+			fv_say("cannot join in %s: %s%s", fv.config.dir, strerror(err),
+			       err == EPERM    ? "; it must be this user's, and nobody else may write there"
+			       : err == ENOSPC ? "; there are as many processes as it takes, or the disk is full"
+			       : err == EPROTO ? "; what is there is of another version: remove it"
+					       : "");
 	}
 	pthread_mutex_unlock(&starting);
 	return err;

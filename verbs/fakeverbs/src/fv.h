@@ -246,7 +246,7 @@ struct fv_qp {
 	/* Receiving. */
 	struct fv_rq rq;
 	uint64_t expected; /* message */
-	uint32_t min_attempt, cur_attempt, lost_attempt;
+	uint32_t min_attempt, cur_attempt, newest_attempt, lost_attempt;
 	bool lost_told;
 	uint32_t got; /* bytes of the current attempt at the current message */
 	bool have_receive;

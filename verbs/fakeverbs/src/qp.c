@@ -276,7 +276,7 @@ static void reset(struct fv_qp *qp)
 	qp->rq.posted = qp->rq.taken = qp->rq.freed = 0;
 	pthread_mutex_unlock(&qp->rq.lock);
 	qp->expected = 0;
-	qp->min_attempt = qp->cur_attempt = qp->lost_attempt = qp->got = 0;
+	qp->min_attempt = qp->cur_attempt = qp->newest_attempt = qp->lost_attempt = qp->got = 0;
 	qp->lost_told = false;
 	qp->atomic_count = 0;
 	qp->established = qp->flushed = qp->last_wqe_told = false;

@@ -310,6 +310,15 @@ static void injections(void)
 	free_end(&b);
 
 	pair(ctx, &a, &b, plain, plain);
+	ask("delay 100");
+	double before = seconds();
+	CHECK(put(&a, address_of(&b), WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 1) == 0);
+	CHECK(await(a.cq).status == WC_SUCCESS && seconds() - before >= 0.05);
+	ask("delay 0");
+	free_end(&a);
+	free_end(&b);
+
+	pair(ctx, &a, &b, plain, plain);
 	ask("event %d 0", EV_DEVICE_FATAL);
 	CHECK(await_event(ctx) == EV_DEVICE_FATAL);
 	CHECK(put(&a, address_of(&b), WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 1) == EIO);
