@@ -352,7 +352,16 @@ static void draining(void)
 	CHECK(ibv_close_device(ctx) == 0);
 }
 
+/* A test that asks for what there is not shall hear of it. */
+static void nonsense(void)
+{
+	struct ibv_context *ctx = open_first();
+	ask("nonsense");
+	CHECK(ibv_close_device(ctx) == 0);
+}
+
 const struct test failures[] = {
+	{"nonsense", nonsense},
 	{"access", access_rights}, {"local-faults", local_faults}, {"flushes", flushes},       {"overruns", overruns}, {"not-ready", not_ready},
 	{"bad-receives", bad_receives}, {"mismatches", mismatches}, {"injections", injections}, {"draining", draining}, {NULL, NULL},
 };
