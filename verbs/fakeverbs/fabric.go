@@ -13,7 +13,9 @@ import (
 
 // Fabric is the directory through which the processes of a job are connected,
 // and through which a test commands their devices. It has no state of its own:
-// several may stand for one directory.
+// several may stand for one directory. What was commanded stays in force, and
+// processes that start later obey it too, until the directory's file "control"
+// is removed, between jobs.
 type Fabric struct{ dir string }
 
 // Open makes the directory, if it is missing, and returns its Fabric.
