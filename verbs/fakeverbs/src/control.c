@@ -84,8 +84,8 @@ static bool parse(char *line, struct command *c)
 
 static void set_port(struct fv_device *d, int port, int state)
 {
-	int before = d->port[port].state;
-	d->port[port].state = state;
+	int before = d->port_state[port];
+	d->port_state[port] = state;
 	if ((before == PORT_ACTIVE) != (state == PORT_ACTIVE))
 		fv_raise_all(d, state == PORT_ACTIVE ? EV_PORT_ACTIVE : EV_PORT_ERR, port);
 }
