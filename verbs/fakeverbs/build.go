@@ -27,7 +27,7 @@ const Library = "libibverbs.so.1"
 
 var flags = []string{
 	"-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-pthread",
-	"-shared", "-Wl,-soname," + Library,
+	"-shared", "-Wl,-soname," + Library, "-Wl,-z,nodelete", // its threads stay
 }
 
 // Build compiles the library, unless it has been before, and returns the path

@@ -1,15 +1,21 @@
 package fakeverbs
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // Fabric is the directory through which the processes of a job are connected,
 // and through which a test commands their devices. It has no state of its own:
-// several may stand for one directory.
+// several may stand for one directory. What was commanded stays in force, and
+// processes that start later obey it too, until the directory's file "control"
+// is removed, between jobs.
 type Fabric struct{ dir string }
 
 // Open makes the directory, if it is missing, and returns its Fabric.
@@ -38,12 +44,13 @@ func (f *Fabric) Env(path string) []string {
 }
 
 // Process is what a process of the job says of itself: how many objects of
-// each kind are alive in it, and with how many a device has been closed.
+// each kind are alive in it, and with how many in them devices were closed.
 type Process struct {
-	PID, Host                                         int
-	Seed                                              uint64
-	Contexts, PDs, MRs, CQs, QPs, SRQs, AHs, Channels int
-	Leaked                                            int
+	PID, Host                                        int
+	Seed                                             uint64
+	Contexts, PDs, MRs, CompletionQueues, QueuePairs int
+	SRQs, AddressHandles, Channels                   int
+	Leaked                                           int
 
 	applied   int64 // bytes of the control file
 	complaint string
@@ -51,7 +58,37 @@ type Process struct {
 
 // Objects is how many objects live in the process, contexts included.
 func (p Process) Objects() int {
-	return p.Contexts + p.PDs + p.MRs + p.CQs + p.QPs + p.SRQs + p.AHs + p.Channels
+	return p.Contexts + p.PDs + p.MRs + p.CompletionQueues + p.QueuePairs + p.SRQs + p.AddressHandles + p.Channels
+}
+
+// parse takes what tell in control.c wrote; false if it is not whole.
+func (p *Process) parse(text []byte) bool {
+	numbers := map[string]*int{
+		"host": &p.Host, "contexts": &p.Contexts, "pds": &p.PDs, "mrs": &p.MRs, "cqs": &p.CompletionQueues,
+		"qps": &p.QueuePairs, "srqs": &p.SRQs, "ahs": &p.AddressHandles, "channels": &p.Channels, "leaked": &p.Leaked,
+	}
+	begin, end := "", ""
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		switch name {
+		case "begin":
+			begin = value
+		case "end":
+			end = value
+		case "error":
+			p.complaint = value
+		case "seed":
+			p.Seed, _ = strconv.ParseUint(value, 10, 64)
+		case "applied":
+			p.applied, _ = strconv.ParseInt(value, 10, 64)
+		default:
+			n, err := strconv.Atoi(value)
+			if to := numbers[name]; to != nil && err == nil {
+				*to = n
+			}
+		}
+	}
+	return begin != "" && begin == end
 }
 
 // Of restricts a command; without any it concerns every device of every

@@ -1,8 +1,6 @@
 package fakeverbs
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -127,34 +125,4 @@ func process(name string) (p Process, alive bool, err error) {
 		}
 		time.Sleep(100 * time.Microsecond) // it is writing
 	}
-}
-
-// parse takes what tell in control.c wrote; false if it is not whole.
-func (p *Process) parse(text []byte) bool {
-	numbers := map[string]*int{
-		"host": &p.Host, "contexts": &p.Contexts, "pds": &p.PDs, "mrs": &p.MRs, "cqs": &p.CQs, "qps": &p.QPs,
-		"srqs": &p.SRQs, "ahs": &p.AHs, "channels": &p.Channels, "leaked": &p.Leaked,
-	}
-	begin, end := "", ""
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		switch name {
-		case "begin":
-			begin = value
-		case "end":
-			end = value
-		case "error":
-			p.complaint = value
-		case "seed":
-			p.Seed, _ = strconv.ParseUint(value, 10, 64)
-		case "applied":
-			p.applied, _ = strconv.ParseInt(value, 10, 64)
-		default:
-			n, err := strconv.Atoi(value)
-			if to := numbers[name]; to != nil && err == nil {
-				*to = n
-			}
-		}
-	}
-	return begin != "" && begin == end
 }

@@ -69,11 +69,21 @@ func strict(t *testing.T, lib string, flags ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	placement := map[string]string{"order-inorder": "inorder", "order-relaxed": "relaxed"}
+	variables := map[string][]string{
+		"order-inorder":      {"PLACEMENT=inorder"},
+		"order-relaxed":      {"PLACEMENT=relaxed"},
+		"without-devices":    {"DEVICES=0"},
+		"without-kernel":     {"DEVICES=-1"},
+		"without-permission": {"OPEN_ERRNO=13"},
+		"little-memory":      {"MEMLOCK=100000"},
+		"two-devices":        {"DEVICES=2", "PORTS=2"},
+	}
 	for name := range strings.FieldsSeq(string(names)) {
 		t.Run(name, func(t *testing.T) {
 			c := strictCase{t: t, dir: t.TempDir()}
-			c.env = []string{"TUTTI_FAKE_VERBS_QUIET=1", "TUTTI_FAKE_VERBS_PLACEMENT=" + placement[name]}
+			for _, v := range append(variables[name], "QUIET=1") {
+				c.env = append(c.env, "TUTTI_FAKE_VERBS_"+v)
+			}
 			c.run(lib, program, name)
 		})
 	}
@@ -120,7 +130,7 @@ func (c *strictCase) run(lib, program, name string) {
 			t.Error(err)
 		}
 	}
-	if stderr.Len() > 0 {
+	if stderr.Len() > 0 && name != "nonsense" {
 		t.Errorf("standard error:\n%s", stderr.String())
 	}
 	// A killed process leaves its own file; nothing else stays behind but the
@@ -167,6 +177,11 @@ func (c *strictCase) do(pid int, request string) error {
 			return err
 		}
 		return c.fabric.Hold(n)
+	case "delay":
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			return err
+		}
+		return c.fabric.Delay(time.Duration(n) * time.Millisecond)
 	case "fail":
 		if _, err := fmt.Sscan(rest, &qp, &queue, &n, &status, &after); err != nil {
 			return err
@@ -190,10 +205,40 @@ func (c *strictCase) do(pid int, request string) error {
 			return err
 		}
 		return c.fabric.SetPort(n, OfProcess(pid))
+	case "objects":
+		return c.objects(pid, rest)
+	case "nonsense":
+		if err := c.fabric.command("nonsense", nil); err == nil || !strings.Contains(err.Error(), "nonsense") {
+			return errors.New("a command that does not exist is taken")
+		}
+		return nil
 	case "flap":
 		return c.flap(pid, rest == "1")
 	}
 	return errors.New("unknown request")
+}
+
+// objects compares what the process has open, by kind, with what it should.
+func (c *strictCase) objects(pid int, want string) error {
+	if err := c.fabric.Refresh(); err != nil {
+		return err
+	}
+	all, err := c.fabric.Processes()
+	if err != nil {
+		return err
+	}
+	if len(all) != 1 || all[0].PID != pid {
+		return fmt.Errorf("processes: %+v", all)
+	}
+	p := all[0]
+	got := fmt.Sprint(p.Contexts, p.PDs, p.MRs, p.CompletionQueues, p.QueuePairs, p.SRQs, p.AddressHandles, p.Channels)
+	if got != want {
+		return fmt.Errorf("there are %s", got)
+	}
+	if sum := strings.Count(want, "1"); p.Objects() != sum {
+		return fmt.Errorf("%d objects", p.Objects())
+	}
+	return nil
 }
 
 // flap sets a port down, of the process or of its peer, and up again while the

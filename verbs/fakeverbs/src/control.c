@@ -18,6 +18,7 @@
 #define _GNU_SOURCE
 #include "fv.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,6 +27,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int control_fd = -1, notify_fd = -1, status_fd = -1;
@@ -82,8 +84,8 @@ static bool parse(char *line, struct command *c)
 
 static void set_port(struct fv_device *d, int port, int state)
 {
-	int before = d->port[port].state;
-	d->port[port].state = state;
+	int before = d->port_state[port];
+	d->port_state[port] = state;
 	if ((before == PORT_ACTIVE) != (state == PORT_ACTIVE))
 		fv_raise_all(d, state == PORT_ACTIVE ? EV_PORT_ACTIVE : EV_PORT_ERR, port);
 }
@@ -285,8 +287,30 @@ static void *control(void *arg)
 	}
 }
 
+/* sweep removes what processes left that could not say goodbye. */
+static void sweep(void)
+{
+	DIR *dir = opendir(fv.config.dir);
+	if (!dir)
+		return;
+	for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+		if (strncmp(e->d_name, "process-", 8) != 0)
+			continue;
+		int fd = openat(dirfd(dir), e->d_name, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		struct stat s;
+		/* An empty one may be about to be locked. */
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &s) == 0 && s.st_size > 0)
+			unlinkat(dirfd(dir), e->d_name, 0);
+		close(fd);
+	}
+	closedir(dir);
+}
+
 int fv_control_start(void)
 {
+	sweep();
 	char path[320];
 	snprintf(path, sizeof path, "%s/control", fv.config.dir);
 	control_fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -297,7 +321,7 @@ int fv_control_start(void)
 		return errno;
 	snprintf(status_path, sizeof status_path, "%s/process-%d", fv.config.dir, (int)getpid());
 	status_fd = open(status_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (status_fd < 0 || flock(status_fd, LOCK_EX | LOCK_NB) < 0)
+	if (status_fd < 0 || flock(status_fd, LOCK_EX) < 0) /* others hold it to look */
 		return errno;
 	read_commands(true);
 	sigset_t all, old;

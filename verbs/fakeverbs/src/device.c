@@ -33,7 +33,7 @@ static void configure(void)
 		snprintf(d->ibv.dev_path, sizeof d->ibv.dev_path, "/sys/class/infiniband_verbs/uverbs%d", i);
 		snprintf(d->ibv.ibdev_path, sizeof d->ibv.ibdev_path, "/sys/class/infiniband/fake%d", i);
 		for (int p = 1; p <= fv.config.ports; p++)
-			d->port[p].state = PORT_ACTIVE;
+			d->port_state[p] = PORT_ACTIVE;
 	}
 }
 
@@ -60,7 +60,11 @@ int fv_start(void)
 			err = fv_control_start();
 		started = err == 0;
 		if (err)
-			fv_say("cannot join in %s: %s", fv.config.dir, strerror(err));
+			fv_say("cannot join in %s: %s%s", fv.config.dir, strerror(err),
+			       err == EPERM    ? "; it must be this user's, and nobody else may write there"
+			       : err == ENOSPC ? "; there are as many processes as it takes, or the disk is full"
+			       : err == EPROTO ? "; what is there is of another version: remove it"
+					       : "");
 	}
 	pthread_mutex_unlock(&starting);
 	return err;
@@ -238,7 +242,7 @@ int fv_query_port(struct ibv_context *x, uint8_t port, struct ibv_port_attr *out
 		.flags = 1, /* every address needs a GRH */
 	};
 	fv_lock();
-	a.state = d->port[port].state;
+	a.state = d->port_state[port];
 	fv_unlock();
 	a.phys_state = a.state == PORT_ACTIVE ? 5 : 3; /* link up, disabled */
 	memset(out, 0, room);
@@ -351,7 +355,7 @@ int fv_check_av(struct fv_device *d, const struct ibv_ah_attr *a, struct fabric_
 bool fv_port_up(const struct fabric_addr *a)
 {
 	const struct fv_device *d = &fv.device[a->device];
-	return !d->fatal && d->port[a->port].state == PORT_ACTIVE;
+	return !d->fatal && d->port_state[a->port] == PORT_ACTIVE;
 }
 
 fv_export int _ibv_query_gid_ex(struct ibv_context *x, uint32_t port, uint32_t index, struct ibv_gid_entry *out, uint32_t flags, size_t room)

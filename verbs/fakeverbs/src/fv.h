@@ -58,17 +58,12 @@ struct fv_srq;
 /* What the control interface may stall. */
 enum { HOLD_DATA = 1, HOLD_END = 2, HOLD_ACK = 4 };
 
-struct fv_port {
-	int state;
-	uint32_t lid;
-};
-
 struct fv_device {
 	struct ibv_device ibv; /* first */
 	int index;
 	bool fatal;
-	struct fv_port port[FV_MAX_PORTS + 1]; /* from 1 */
-	unsigned hold;                         /* bits of HOLD_ */
+	int port_state[FV_MAX_PORTS + 1]; /* from 1 */
+	unsigned hold;                    /* bits of HOLD_ */
 	uint64_t delay_ns;
 	int contexts;
 };
@@ -246,7 +241,7 @@ struct fv_qp {
 	/* Receiving. */
 	struct fv_rq rq;
 	uint64_t expected; /* message */
-	uint32_t min_attempt, cur_attempt, lost_attempt;
+	uint32_t min_attempt, cur_attempt, newest_attempt, lost_attempt;
 	bool lost_told;
 	uint32_t got; /* bytes of the current attempt at the current message */
 	bool have_receive;
@@ -313,7 +308,7 @@ bool fv_same_kind(int gid_index_a, int gid_index_b);
 int fv_check_av(struct fv_device *d, const struct ibv_ah_attr *a, struct fabric_addr *source, struct fabric_addr *target);
 bool fv_port_up(const struct fabric_addr *a);
 
-/* log.c: one line on standard error. */
+/* config.c: one line on standard error. */
 void fv_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* events.c */

@@ -8,41 +8,41 @@
 
 fv_export const char *ibv_node_type_str(int type)
 {
-	static const char *const names[] = {"unknown", "InfiniBand channel adapter", "InfiniBand switch", "InfiniBand router", "iWARP NIC"};
+	static const char *const names[] = {"unknown", "channel adapter", "switch", "router", "RDMA NIC"};
 	return names[type >= 1 && type <= 4 ? type : 0];
 }
 
 fv_export const char *ibv_port_state_str(int state)
 {
-	static const char *const names[] = {"no state change (NOP)", "down", "init", "armed", "active", "active defer"};
-	return state >= 0 && state <= PORT_ACTIVE_DEFER ? names[state] : "invalid state";
+	static const char *const names[] = {"none", "down", "init", "armed", "active", "active, deferred"};
+	return state >= 0 && state <= PORT_ACTIVE_DEFER ? names[state] : "no such state";
 }
 
 fv_export const char *ibv_event_type_str(int type)
 {
 	static const char *const names[EV_COUNT] = {
-		[EV_CQ_ERR] = "CQ error",
-		[EV_QP_FATAL] = "local work queue catastrophic error",
-		[EV_QP_REQ_ERR] = "invalid request local work queue error",
-		[EV_QP_ACCESS_ERR] = "local access violation work queue error",
-		[EV_COMM_EST] = "communication established",
+		[EV_CQ_ERR] = "completion queue error",
+		[EV_QP_FATAL] = "queue pair: fatal error",
+		[EV_QP_REQ_ERR] = "queue pair: invalid request",
+		[EV_QP_ACCESS_ERR] = "queue pair: access violation",
+		[EV_COMM_EST] = "connection established by a packet",
 		[EV_SQ_DRAINED] = "send queue drained",
 		[EV_PATH_MIG] = "path migrated",
-		[EV_PATH_MIG_ERR] = "path migration request error",
-		[EV_DEVICE_FATAL] = "local catastrophic error",
+		[EV_PATH_MIG_ERR] = "path migration failed",
+		[EV_DEVICE_FATAL] = "device: fatal error",
 		[EV_PORT_ACTIVE] = "port active",
 		[EV_PORT_ERR] = "port error",
 		[EV_LID_CHANGE] = "LID change",
 		[EV_PKEY_CHANGE] = "P_Key change",
 		[EV_SM_CHANGE] = "SM change",
-		[EV_SRQ_ERR] = "SRQ catastrophic error",
-		[EV_SRQ_LIMIT_REACHED] = "SRQ limit reached",
-		[EV_QP_LAST_WQE_REACHED] = "last WQE reached",
+		[EV_SRQ_ERR] = "shared receive queue error",
+		[EV_SRQ_LIMIT_REACHED] = "shared receive queue below its limit",
+		[EV_QP_LAST_WQE_REACHED] = "last receive taken",
 		[EV_CLIENT_REREGISTER] = "client reregistration",
 		[EV_GID_CHANGE] = "GID table change",
-		[EV_WQ_FATAL] = "WQ fatal",
+		[EV_WQ_FATAL] = "work queue: fatal error",
 	};
-	return type >= 0 && type < EV_COUNT ? names[type] : "unknown event";
+	return type >= 0 && type < EV_COUNT ? names[type] : "no such event";
 }
 
 fv_export const char *ibv_wc_status_str(int status)
@@ -51,27 +51,27 @@ fv_export const char *ibv_wc_status_str(int status)
 		[WC_SUCCESS] = "success",
 		[WC_LOC_LEN_ERR] = "local length error",
 		[WC_LOC_QP_OP_ERR] = "local QP operation error",
-		[WC_LOC_EEC_OP_ERR] = "local EE context operation error",
+		[WC_LOC_EEC_OP_ERR] = "local EE operation error",
 		[WC_LOC_PROT_ERR] = "local protection error",
-		[WC_WR_FLUSH_ERR] = "Work Request Flushed Error",
-		[WC_MW_BIND_ERR] = "memory management operation error",
+		[WC_WR_FLUSH_ERR] = "work request flushed",
+		[WC_MW_BIND_ERR] = "memory window error",
 		[WC_BAD_RESP_ERR] = "bad response error",
 		[WC_LOC_ACCESS_ERR] = "local access error",
 		[WC_REM_INV_REQ_ERR] = "remote invalid request error",
 		[WC_REM_ACCESS_ERR] = "remote access error",
 		[WC_REM_OP_ERR] = "remote operation error",
-		[WC_RETRY_EXC_ERR] = "transport retry counter exceeded",
-		[WC_RNR_RETRY_EXC_ERR] = "RNR retry counter exceeded",
-		[WC_LOC_RDD_VIOL_ERR] = "local RDD violation error",
-		[WC_REM_INV_RD_REQ_ERR] = "remote invalid RD request",
-		[WC_REM_ABORT_ERR] = "aborted error",
+		[WC_RETRY_EXC_ERR] = "no answer after all retries",
+		[WC_RNR_RETRY_EXC_ERR] = "receiver not ready after all retries",
+		[WC_LOC_RDD_VIOL_ERR] = "local domain violation",
+		[WC_REM_INV_RD_REQ_ERR] = "remote invalid datagram request",
+		[WC_REM_ABORT_ERR] = "aborted by the remote end",
 		[WC_INV_EECN_ERR] = "invalid EE context number",
 		[WC_INV_EEC_STATE_ERR] = "invalid EE context state",
 		[WC_FATAL_ERR] = "fatal error",
 		[WC_RESP_TIMEOUT_ERR] = "response timeout error",
 		[WC_GENERAL_ERR] = "general error",
-		[WC_TM_ERR] = "TM error",
-		[WC_TM_RNDV_INCOMPLETE] = "TM software rendezvous",
+		[WC_TM_ERR] = "tag matching error",
+		[WC_TM_RNDV_INCOMPLETE] = "tag rendezvous incomplete",
 	};
 	return status >= 0 && status < WC_STATUS_COUNT ? names[status] : "unknown";
 }

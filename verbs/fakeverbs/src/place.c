@@ -94,33 +94,31 @@ void fv_place(unsigned char *to, const unsigned char *from, size_t bytes)
 		__atomic_store_n(to++, *from++, __ATOMIC_RELAXED);
 }
 
+static uint64_t late_count; /* of all queue pairs */
+
 /* A write into a region of relaxed order, or anywhere if so configured, may
  * become visible later than what follows, until a completion orders them. */
 void fv_write(struct fv_qp *qp, struct fv_mr *mr, unsigned char *to, const unsigned char *from, uint32_t bytes)
 {
 	bool relaxed = fv.config.placement == PLACE_RELAXED || (fv.config.placement == PLACE_MESSAGES && mr->access & ACC_RELAXED);
+	/* Of two writes of one queue pair to the same bytes the later one stays,
+	 * however late the earlier one comes. */
+	for (struct fv_late *l = qp->late; l; l = l->next)
+		if (l->to < to + bytes && to < l->to + l->bytes) {
+			fv_settle(qp);
+			break;
+		}
 	if (!relaxed || bytes == 0 || fv_below(2) == 0) {
-		/* Of two writes of one queue pair to the same bytes the later one
-		 * stays, however late the earlier one comes. */
-		for (struct fv_late *l = qp->late; l; l = l->next)
-			if (l->to < to + bytes && to < l->to + l->bytes) {
-				fv_settle(qp);
-				break;
-			}
 		fv_place(to, from, bytes);
 		return;
 	}
 	struct fv_late *l = malloc(sizeof *l + bytes);
 	if (!l)
 		abort();
-	for (struct fv_late *o = qp->late; o; o = o->next)
-		if (o->to < to + bytes && to < o->to + o->bytes) {
-			fv_settle(qp);
-			break;
-		}
 	*l = (struct fv_late){.next = qp->late, .mr = mr, .to = to, .bytes = bytes, .due = fv_now() + fv_below(2000000)};
 	memcpy(l->data, from, bytes);
 	qp->late = l;
+	late_count++;
 	fv_busy(qp);
 }
 
@@ -130,6 +128,7 @@ static void place_late(struct fv_late **p)
 	*p = l->next;
 	fv_place(l->to, l->data, l->bytes);
 	free(l);
+	late_count--;
 }
 
 void fv_settle(struct fv_qp *qp)
@@ -156,7 +155,7 @@ void fv_settle_due(struct fv_qp *qp, uint64_t now)
 
 void fv_settle_mr(struct fv_mr *mr)
 {
-	for (int i = 0; i < FV_QPS; i++) {
+	for (int i = 0; i < FV_QPS && late_count > 0; i++) {
 		struct fv_qp *qp = fv.qps[i];
 		if (!qp)
 			continue;

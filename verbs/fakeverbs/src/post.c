@@ -46,7 +46,8 @@ static void take_send(struct fv_qp *qp, struct fv_send *s, const struct ibv_send
 	};
 	uint64_t bytes = fv_sge_bytes(wr->sg_list, wr->num_sge);
 	s->length = bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)bytes; /* too long either way */
-	memcpy(s->sge, wr->sg_list, (size_t)wr->num_sge * sizeof *s->sge);
+	for (int i = 0; i < wr->num_sge; i++)
+		s->sge[i] = wr->sg_list[i];
 	if (s->is_inline)
 		for (int i = 0; i < wr->num_sge; i++) {
 			memcpy(data, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
@@ -116,7 +117,8 @@ static int post_receives(struct fv_rq *rq, struct ibv_recv_wr *wr, struct ibv_re
 		struct fv_receive *r = &rq->ring[rq->posted++ % rq->max_wr];
 		r->wr_id = wr->wr_id;
 		r->sges = wr->num_sge;
-		memcpy(r->sge, wr->sg_list, (size_t)wr->num_sge * sizeof *r->sge);
+		for (int i = 0; i < wr->num_sge; i++)
+			r->sge[i] = wr->sg_list[i];
 	}
 	pthread_mutex_unlock(&rq->lock);
 	return err;

@@ -167,7 +167,7 @@ fv_export int ibv_destroy_qp(struct ibv_qp *q)
 
 /* Which attributes a change of state must have, and may. */
 struct transition {
-	int type, from, to, required, optional;
+	int required, optional;
 };
 
 static const int rc_init = QP_PKEY_INDEX | QP_PORT | QP_ACCESS_FLAGS, ud_init = QP_PKEY_INDEX | QP_PORT | QP_QKEY;
@@ -175,7 +175,7 @@ static const int rc_later = QP_CUR_STATE | QP_ACCESS_FLAGS | QP_MIN_RNR_TIMER;
 
 static bool transition(int type, int from, int to, struct transition *t)
 {
-	*t = (struct transition){.type = type, .from = from, .to = to};
+	*t = (struct transition){0, 0};
 	bool rc = type == QPT_RC;
 	if (to == QPS_RESET || to == QPS_ERR)
 		return true;
@@ -276,7 +276,7 @@ static void reset(struct fv_qp *qp)
 	qp->rq.posted = qp->rq.taken = qp->rq.freed = 0;
 	pthread_mutex_unlock(&qp->rq.lock);
 	qp->expected = 0;
-	qp->min_attempt = qp->cur_attempt = qp->lost_attempt = qp->got = 0;
+	qp->min_attempt = qp->cur_attempt = qp->newest_attempt = qp->lost_attempt = qp->got = 0;
 	qp->lost_told = false;
 	qp->atomic_count = 0;
 	qp->established = qp->flushed = qp->last_wqe_told = false;

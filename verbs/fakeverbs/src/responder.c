@@ -49,6 +49,25 @@ static void pay(struct fv_qp *qp)
 	free(r);
 }
 
+/* Answers to an earlier attempt are awaited by nobody: the requester asks for
+ * all of them again. */
+static void drop_stale(struct fv_qp *qp, uint32_t attempt)
+{
+	for (struct fv_response **p = &qp->owed; *p;) {
+		struct fv_response *r = *p;
+		if ((r->type != PKT_READ_DATA && r->type != PKT_ATOMIC_VALUE) || r->attempt >= attempt) {
+			p = &r->next;
+			continue;
+		}
+		*p = r->next;
+		qp->owed_reads--;
+		free(r);
+	}
+	qp->owed_tail = &qp->owed;
+	while (*qp->owed_tail)
+		qp->owed_tail = &(*qp->owed_tail)->next;
+}
+
 void fv_drop_owed(struct fv_qp *qp)
 {
 	while (qp->owed)
@@ -342,6 +361,10 @@ void fv_request(struct fv_qp *qp, const struct packet *p, const void *payload)
 		qp->established = true;
 		if (state == QPS_RTR)
 			fv_qp_event(qp, EV_COMM_EST);
+	}
+	if (p->attempt > qp->newest_attempt) {
+		qp->newest_attempt = p->attempt;
+		drop_stale(qp, p->attempt);
 	}
 	if (p->seq < qp->expected) {
 		repeated(qp, p);

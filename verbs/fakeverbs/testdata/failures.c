@@ -310,6 +310,15 @@ static void injections(void)
 	free_end(&b);
 
 	pair(ctx, &a, &b, plain, plain);
+	ask("delay 100");
+	double before = seconds();
+	CHECK(put(&a, address_of(&b), WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 1) == 0);
+	CHECK(await(a.cq).status == WC_SUCCESS && seconds() - before >= 0.05);
+	ask("delay 0");
+	free_end(&a);
+	free_end(&b);
+
+	pair(ctx, &a, &b, plain, plain);
 	ask("event %d 0", EV_DEVICE_FATAL);
 	CHECK(await_event(ctx) == EV_DEVICE_FATAL);
 	CHECK(put(&a, address_of(&b), WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 1) == EIO);
@@ -343,7 +352,16 @@ static void draining(void)
 	CHECK(ibv_close_device(ctx) == 0);
 }
 
+/* A test that asks for what there is not shall hear of it. */
+static void nonsense(void)
+{
+	struct ibv_context *ctx = open_first();
+	ask("nonsense");
+	CHECK(ibv_close_device(ctx) == 0);
+}
+
 const struct test failures[] = {
+	{"nonsense", nonsense},
 	{"access", access_rights}, {"local-faults", local_faults}, {"flushes", flushes},       {"overruns", overruns}, {"not-ready", not_ready},
 	{"bad-receives", bad_receives}, {"mismatches", mismatches}, {"injections", injections}, {"draining", draining}, {NULL, NULL},
 };

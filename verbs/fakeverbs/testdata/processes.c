@@ -2,14 +2,14 @@
 #include "harness.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 static const struct options plain;
 
 /* Runs a function in another process, with which this one exchanges what it
  * likes through a socket. */
-#include <sys/socket.h>
-
 static int wire;
 
 static pid_t other(void (*run)(void))
@@ -22,6 +22,7 @@ static pid_t other(void (*run)(void))
 	wire = s[pid == 0];
 	close(s[pid != 0]);
 	if (pid == 0) {
+		CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0); /* which also ends what is stopped */
 		run();
 		fflush(stdout);
 		exit(0);
@@ -125,7 +126,7 @@ static void stopping(void)
 	struct address peer = swap(address_of(&e));
 	connect_end(&e, peer);
 	meet();
-	CHECK(kill(pid, SIGSTOP) == 0);
+	CHECK(kill(pid, SIGSTOP) == 0 && waitpid(pid, NULL, WUNTRACED) == pid);
 	for (int i = 0; i < 60; i++) /* 3.6 MB, of which the wire takes one */
 		CHECK(put(&e, peer, WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 60000) == 0);
 	CHECK(quiet(e.cq, 300));
@@ -221,7 +222,95 @@ static void port_down(void)
 	CHECK(ibv_close_device(ctx) == 0);
 }
 
+/* Processes that pretend to be in two machines have other addresses, and
+ * reach each other by them and not by one's own. */
+static void serve_elsewhere(void)
+{
+	CHECK(setenv("TUTTI_FAKE_VERBS_HOST", "1", 1) == 0);
+	serve_until_told();
+}
+
+static void hosts(void)
+{
+	pid_t pid = other(serve_elsewhere);
+	struct ibv_context *ctx = open_first();
+	struct end e = make_end(ctx, plain), wrong = make_end(ctx, plain);
+	struct address peer = swap(address_of(&e)), mine = address_of(&e);
+	CHECK(memcmp(&peer.gid, &mine.gid, sizeof peer.gid) != 0);
+	connect_end(&e, peer);
+	meet();
+	CHECK(put(&e, peer, WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 60000) == 0 && await(e.cq).status == WC_SUCCESS);
+	struct address confused = peer;
+	confused.gid = mine.gid;
+	connect_end(&wrong, confused);
+	CHECK(put(&wrong, peer, WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 8) == 0 && await(wrong.cq).status == WC_RETRY_EXC_ERR);
+	meet();
+	ended_well(pid);
+	free_end(&e);
+	free_end(&wrong);
+	CHECK(ibv_close_device(ctx) == 0);
+}
+
+/* What variables make of the device. */
+static void without_devices(void)
+{
+	int n = 7;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	CHECK(list && n == 0 && !list[0]);
+	ibv_free_device_list(list);
+}
+
+static void without_kernel(void)
+{
+	int n = 7;
+	CHECK(!ibv_get_device_list(&n) && n == 0 && errno == ENOSYS);
+}
+
+static void without_permission(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	CHECK(list && n == 1 && !ibv_open_device(list[0]) && errno == EACCES);
+	ibv_free_device_list(list);
+}
+
+static void little_memory(void)
+{
+	struct ibv_context *ctx = open_first();
+	struct end e = make_end(ctx, plain);
+	void *more = aligned_alloc(4096, 65536);
+	CHECK(!ibv_reg_mr(e.pd, more, 65536, ACC_LOCAL_WRITE) && errno == ENOMEM);
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, more, 4096, ACC_LOCAL_WRITE);
+	CHECK(mr && ibv_dereg_mr(mr) == 0);
+	free(more);
+	free_end(&e);
+	CHECK(ibv_close_device(ctx) == 0);
+}
+
+static void two_devices(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+	CHECK(list && n == 2);
+	struct ibv_context *one = ibv_open_device(list[0]), *two = ibv_open_device(list[1]);
+	struct ibv_device_attr d;
+	CHECK(one && two && ibv_query_device(two, &d) == 0 && d.phys_port_cnt == 2);
+	struct end a = make_end(one, plain), b = make_end(two, plain);
+	connect_end(&a, address_of(&b));
+	connect_end(&b, address_of(&a));
+	CHECK(put(&a, address_of(&b), WR_RDMA_WRITE, SEND_SIGNALED, 0, 0, 9000) == 0 && await(a.cq).status == WC_SUCCESS);
+	/* A key of one device is nothing to the other. */
+	CHECK(put(&a, (struct address){.addr = (uintptr_t)a.buf, .rkey = a.mr->rkey}, WR_RDMA_WRITE, 0, 0, 0, 8) == 0);
+	CHECK(await(a.cq).status == WC_REM_ACCESS_ERR && await_event(two) == EV_QP_ACCESS_ERR && !event_waits(one));
+	free_end(&a);
+	free_end(&b);
+	CHECK(ibv_close_device(one) == 0 && ibv_close_device(two) == 0);
+	ibv_free_device_list(list);
+}
+
 const struct test processes[] = {
+	{"hosts", hosts}, {"without-devices", without_devices}, {"without-kernel", without_kernel}, {"without-permission", without_permission},
+	{"little-memory", little_memory}, {"two-devices", two_devices},
 	{"talking", talking}, {"exiting", exiting}, {"killing", killing}, {"stopping", stopping}, {"flapping", flapping}, {"port-down", port_down},
 	{NULL, NULL},
 };

@@ -210,6 +210,7 @@ static void order_of_destruction(void)
 {
 	struct ibv_context *ctx = open_first();
 	struct end e = make_end(ctx, (struct options){.channel = true, .srq = 8});
+	ask("objects 1 1 1 1 1 1 0 1");
 	CHECK(ibv_dealloc_pd(e.pd) == EBUSY);
 	CHECK(ibv_destroy_cq(e.cq) == EBUSY);
 	CHECK(ibv_destroy_srq(e.srq) == EBUSY);
@@ -223,6 +224,7 @@ static void order_of_destruction(void)
 	struct ibv_ah *ah = ibv_create_ah(e.pd, &aa);
 	CHECK(ah);
 	CHECK(ibv_dealloc_pd(e.pd) == EBUSY);
+	ask("objects 1 1 0 1 0 0 1 1");
 	CHECK(ibv_destroy_ah(ah) == 0);
 	aa.is_global = 0;
 	CHECK(!ibv_create_ah(e.pd, &aa) && errno == EINVAL);
@@ -230,7 +232,9 @@ static void order_of_destruction(void)
 	CHECK(ibv_destroy_cq(e.cq) == 0);
 	CHECK(ibv_destroy_comp_channel(e.channel) == 0);
 	CHECK(ibv_dealloc_pd(e.pd) == 0);
+	ask("objects 1 0 0 0 0 0 0 0");
 	CHECK(ibv_close_device(ctx) == 0);
+	ask("objects 0 0 0 0 0 0 0 0");
 	free(e.buf);
 }
 

@@ -339,7 +339,55 @@ static void shared_receives(void)
 	CHECK(ibv_close_device(ctx) == 0);
 }
 
+/* Threads that share what may be shared: the device, a domain, a completion
+ * queue; and others that come and go beside them. */
+struct worker {
+	pthread_t thread;
+	struct ibv_context *ctx;
+	int number;
+};
+
+static void *comes_and_goes(void *arg)
+{
+	struct worker *w = arg;
+	for (int round = 0; round < 30; round++) {
+		struct end a, b;
+		pair(w->ctx, &a, &b, (struct options){.channel = true}, plain);
+		struct address to = address_of(&b);
+		CHECK(receive(&b, 1, 0, 4096) == 0 && receive(&b, 2, 0, 4096) == 0);
+		memset(a.buf, w->number + 1, 4096);
+		CHECK(w->ctx->ops.req_notify_cq(a.cq, 0) == 0);
+		CHECK(put(&a, to, WR_SEND, SEND_SIGNALED, 0, 0, 4096) == 0);
+		struct ibv_cq *cq;
+		void *context;
+		CHECK(ibv_get_cq_event(a.channel, &cq, &context) == 0);
+		ibv_ack_cq_events(cq, 1);
+		CHECK(await(a.cq).status == WC_SUCCESS && await(b.cq).status == WC_SUCCESS);
+		for (int i = 0; i < 4096; i++)
+			CHECK(b.buf[i] == w->number + 1);
+		for (int i = 0; i < 10; i++)
+			put(&a, to, WR_RDMA_WRITE, SEND_SIGNALED, 0, 8192, 20000);
+		free_end(&a); /* in the middle of it */
+		free_end(&b);
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	struct ibv_context *ctx = open_first();
+	struct worker w[4];
+	for (int i = 0; i < 4; i++) {
+		w[i] = (struct worker){.ctx = ctx, .number = i};
+		CHECK(pthread_create(&w[i].thread, NULL, comes_and_goes, &w[i]) == 0);
+	}
+	for (int i = 0; i < 4; i++)
+		CHECK(pthread_join(w[i].thread, NULL) == 0);
+	CHECK(ibv_close_device(ctx) == 0);
+}
+
 const struct test transfers[] = {
+	{"threads", threads},
 	{"operations", operations},
 	{"atomics", atomics},
 	{"pipelines", pipelines},
