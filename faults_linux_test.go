@@ -164,6 +164,14 @@ func mixedUntilLost(ctx context.Context, c *tutti.Comm) error {
 
 // TestStoppedRanksInMixedCalls: slowness is not death, whatever is called.
 func TestStoppedRanksInMixedCalls(t *testing.T) {
+	t.Run("one node", stoppedInMixedCalls)
+	t.Run("two nodes", func(t *testing.T) {
+		t.Setenv(nodesVariable, "2")
+		stoppedInMixedCalls(t)
+	})
+}
+
+func stoppedInMixedCalls(t *testing.T) {
 	j := start(t, 4, "mixed")
 	over := make(chan error, 1)
 	go func() { over <- j.Wait() }()
@@ -188,6 +196,15 @@ func TestStoppedRanksInMixedCalls(t *testing.T) {
 // TestKilledAtAnyMoment: whatever the others are at, each of them is told whom
 // it has lost, and nothing stays behind.
 func TestKilledAtAnyMoment(t *testing.T) {
+	for _, nodes := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Setenv(nodesVariable, strconv.Itoa(nodes))
+			killedAtAnyMoment(t)
+		})
+	}
+}
+
+func killedAtAnyMoment(t *testing.T) {
 	rounds := 8
 	if testing.Short() {
 		rounds = 3

@@ -3,18 +3,14 @@ package tutti
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 
 	"github.com/tutti-go/tutti/algo"
 	"github.com/tutti-go/tutti/bootstrap"
 	"github.com/tutti-go/tutti/engine"
-	"github.com/tutti-go/tutti/internal/cpu"
 	"github.com/tutti-go/tutti/plan"
-	"github.com/tutti-go/tutti/shm"
 	"github.com/tutti-go/tutti/tune"
 )
 
@@ -38,7 +34,12 @@ type Config struct {
 	// ((0+1)+2)+3, so that floating-point results depend on the number of ranks
 	// alone and can be had again by a loop. It must be the same on all ranks.
 	FixedOrder bool
-	// Path forces a medium: "shm"; empty or "auto" chooses.
+	// Path forces the media: "shm", shared memory; "tcp", sockets between all
+	// ranks, also those of one machine; "verbs", the same with RDMA; "shm+tcp"
+	// and "shm+verbs", shared memory inside nodes and the other between them.
+	// Empty or "auto" is shared memory inside nodes, and between them verbs if
+	// every rank has a device for it, else sockets. It must be the same on all
+	// ranks.
 	Path string
 	// Threads of this rank that share a large reduction; 0 means usable cores
 	// divided by ranks.
@@ -62,7 +63,9 @@ func (e *ConfigError) Error() string {
 // Init makes this process a rank of a job. All ranks call it, and it blocks
 // until all have or ctx ends. The Comm is the caller's to Close.
 //
-// Errors: *ConfigError; bootstrap.ErrNoEnvironment where no Exchanger is given
+// Which ranks are on one node they find out: those that can share memory.
+//
+// Errors: *ConfigError; *PathError; bootstrap.ErrNoEnvironment where no Exchanger is given
 // and no launcher has set one up; shm.ErrUnavailable where the machine refuses
 // shared memory; what the Exchanger reports of other ranks.
 func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
@@ -70,8 +73,8 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Path != "" && cfg.Path != "auto" && cfg.Path != "shm" {
-		return nil, &ConfigError{"Path", cfg.Path, []string{"auto", "shm"}}
+	if err := checkPath(cfg.Path); err != nil {
+		return nil, err
 	}
 	ex := cfg.Exchanger
 	var afterClose func() error
@@ -90,19 +93,19 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 	if cfg.FixedOrder {
 		rules += " in rank order"
 	}
-	cores, err := jobCores(ctx, ex)
+	machines, err := meetMachines(ctx, ex, cmp.Or(cfg.Path, "auto"))
 	if err != nil {
 		return nil, err
 	}
-	fabric, err := shm.Open(ctx, ex, cfg.Logger)
+	fabric, nodes, err := openFabric(ctx, ex, cmp.Or(cfg.Path, "auto"), machines.nodes, cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
 	comm, err = engine.New(ctx, engine.Config{
-		Rank: ex.Rank(), Size: ex.Size(), Exchanger: ex, Fabric: fabric,
-		Plan: algo.New, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
+		Rank: ex.Rank(), Size: ex.Size(), Nodes: nodes, Exchanger: ex, Fabric: fabric,
+		Plan: algo.NewOver, Choose: choose, Rules: rules, FixedOrder: cfg.FixedOrder,
 		FetchByAddress: cfg.Algo == "attach",
-		Cores:          cores, Threads: cfg.Threads, Logger: cfg.Logger,
+		Cores:          machines.cores, Sharers: machines.sharers, Threads: cfg.Threads, Logger: cfg.Logger,
 		AfterClose: afterClose,
 	})
 	if err != nil {
@@ -110,35 +113,6 @@ func Init(ctx context.Context, cfg Config) (comm *Comm, err error) {
 		return nil, errors.Join(err, ex.Err())
 	}
 	return comm, nil
-}
-
-// jobCores counts the cores that the ranks may use in all. A rank that is
-// pinned sees its own only, so they put together what each one sees, and heed
-// the tightest limit that a cgroup sets to one of them.
-func jobCores(ctx context.Context, ex bootstrap.Exchanger) (int, error) {
-	usable, err := cpu.Usable()
-	if err != nil {
-		return 0, err
-	}
-	mine := binary.LittleEndian.AppendUint32(nil, uint32(cpu.Limited(math.MaxInt32)))
-	for _, core := range usable {
-		mine = binary.LittleEndian.AppendUint32(mine, uint32(core))
-	}
-	blobs, err := ex.AllGather(ctx, mine)
-	if err != nil {
-		return 0, err
-	}
-	all, limit := map[uint32]bool{}, uint32(math.MaxUint32)
-	for rank, blob := range blobs {
-		if len(blob) < 4 {
-			return 0, fmt.Errorf("rank %d tells nothing of its cores: are all ranks the same build?", rank)
-		}
-		limit = min(limit, binary.LittleEndian.Uint32(blob))
-		for blob = blob[4:]; len(blob) >= 4; blob = blob[4:] {
-			all[binary.LittleEndian.Uint32(blob)] = true
-		}
-	}
-	return min(len(all), int(limit)), nil
 }
 
 // chooser is tune.Choose, or a chooser that insists on an algorithm: of one

@@ -21,8 +21,12 @@ import (
 	"github.com/tutti-go/tutti/mem"
 )
 
-// The test binary is its own rank: with this variable set it plays that role.
-const roleVariable = "TUTTI_TEST_ROLE"
+// The test binary is its own rank: with the first variable set it plays that
+// role. With the second, ranks take turns on so many nodes.
+const (
+	roleVariable  = "TUTTI_TEST_ROLE"
+	nodesVariable = "TUTTI_TEST_NODES"
+)
 
 var roles = map[string]func(context.Context, *tutti.Comm) error{
 	"sums":     sums,
@@ -44,6 +48,10 @@ func TestMain(m *testing.M) {
 func play(role func(context.Context, *tutti.Comm) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if nodes, _ := strconv.Atoi(os.Getenv(nodesVariable)); nodes > 0 {
+		rank, _ := strconv.Atoi(os.Getenv(bootstrap.EnvRank))
+		_ = os.Setenv(tutti.EnvHost, strconv.Itoa(rank%nodes))
+	}
 	c, err := tutti.Init(ctx, tutti.Config{})
 	if err != nil {
 		return err

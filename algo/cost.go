@@ -36,27 +36,38 @@ func CostOf(p *plan.Plan) Cost {
 		moved[s.Rank] += traffic(s)
 		combined[s.Rank] += len(s.Srcs) - 1
 	}
+	for r := range p.Ranks {
+		cost.Beta = max(cost.Beta, share(moved[r], wholes(p)))
+		cost.Gamma = max(cost.Gamma, share(combined[r], wholes(p)))
+	}
+	cost.Alpha = waits(p)
+	return cost
+}
+
+// wholes returns how many chunks the b of a [Cost] has.
+func wholes(p *plan.Plan) int {
 	blocks := 1
 	for _, b := range []plan.Buf{plan.In, plan.Out} {
 		blocks = max(blocks, p.Collective.Blocks(b, p.Root, p.Root, p.Ranks))
 	}
-	for r := range p.Ranks {
-		cost.Beta = max(cost.Beta, share(moved[r], blocks*p.Chunks))
-		cost.Gamma = max(cost.Gamma, share(combined[r], blocks*p.Chunks))
-	}
-	cost.Alpha = waits(p)
-	return cost
+	return blocks * p.Chunks
 }
 
 // waits returns the most edges between ranks on a path through the plan. The
 // order in which a rank runs its steps adds nothing: a step that waits longer
 // runs later.
 func waits(p *plan.Plan) int {
+	return longest(p, func(from, to int) bool { return from != to })
+}
+
+// longest returns the most edges on a path through the plan that are between
+// ranks of which counts says so.
+func longest(p *plan.Plan, counts func(from, to int) bool) int {
 	most, at := 0, make([]int, len(p.Steps))
 	for i := range p.Steps {
 		for _, a := range p.Steps[i].After {
 			n := at[a]
-			if p.Steps[a].Rank != p.Steps[i].Rank {
+			if counts(p.Steps[a].Rank, p.Steps[i].Rank) {
 				n++
 			}
 			at[i] = max(at[i], n)
@@ -86,22 +97,32 @@ func traffic(s *plan.Step) int {
 func share(part, whole int) float64 { return float64(part) / float64(whole) }
 
 // CostFor returns the cost of the plan that the named algorithm makes for the
-// given number of ranks, without making it. Where the cost depends on the
-// root, it is that of root 0. For an unknown name the error is an
-// [*UnknownError].
+// given number of ranks, without making it; that of a hierarchical algorithm
+// for ranks of one node. Where the cost depends on the root, it is that of root
+// 0. For an unknown name the error is an [*UnknownError].
 func CostFor(name string, ranks int) (Cost, error) {
-	g, err := find(name)
+	g, _, err := find(name)
 	if err != nil {
 		return Cost{}, err
 	}
-	if err := g.fault(ranks, 0); err != nil {
+	if g == nil {
+		c, err := CostOver(name, plan.OneNode(ranks), 0)
+		return c.Inside, err
+	}
+	if err := fault(name, g.collective, ranks, 0); err != nil {
 		return Cost{}, err
 	}
-	switch {
-	case ranks > 1:
+	if ranks > 1 {
 		return g.cost(ranks), nil
-	case g.collective == plan.Barrier:
-		return Cost{}, nil
 	}
-	return Cost{Beta: 1}, nil // a copy from In to Out
+	return costAlone(g.collective), nil
+}
+
+// costAlone returns the cost of a collective among one rank: a copy from In to
+// Out, unless there are no bytes.
+func costAlone(c plan.Collective) Cost {
+	if c == plan.Barrier {
+		return Cost{}
+	}
+	return Cost{Beta: 1}
 }

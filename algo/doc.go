@@ -9,6 +9,12 @@
 // different steps overlap; the formulas are for one tile. [Cost] says exactly
 // what is counted, and a test counts it.
 //
-// [New] finds an algorithm by name, [Names] lists them, [CostFor] has the
-// formula.
+// Hierarchical algorithms are functions of how the ranks are grouped into nodes.
+// Their costs tell the two levels apart: α and β are those within a node, α′ and
+// β′ those of puts to other nodes, and a node's copies are all within. [LevelCost]
+// says what is counted. The formulas in the comments are for K nodes of m ranks
+// each; [CostOver] has them for any grouping.
+//
+// [New] and [NewOver] find an algorithm by name, [Names] lists them, [CostFor] and
+// [CostOver] have the formula.
 package algo

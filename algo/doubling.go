@@ -2,6 +2,7 @@ package algo
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/tutti-go/tutti/plan"
 )
@@ -65,26 +66,33 @@ func AllReduceDoubling(ranks int) (*plan.Plan, error) {
 		return alone(name, plan.AllReduce)
 	}
 	x := newExchange(plan.NewBuilder(name, plan.AllReduce, ranks, 1), ranks, 1, plan.Out.At)
-	m := 1 << (bits.Len(uint(ranks)) - 1)
-	extra := ranks - m
+	x.double(each(ranks, func(r int) plan.Place { return plan.In.At(r, 0) }))
+	return x.Plan()
+}
+
+// double lets the ranks that hold the parts of a sum tell each other, in rounds,
+// all they have summed up, and returns where each of them has the sum.
+func (x *exchange) double(parts []plan.Place) []plan.Place {
+	m := 1 << (bits.Len(uint(len(parts))) - 1)
+	extra := len(parts) - m
 	sums := make([]plan.Place, m) // of those who take part
 	for v := range sums {
-		sums[v] = plan.In.At(v+min(v, extra), 0)
+		sums[v] = parts[v+min(v, extra)]
 	}
 	for v := range extra {
-		r := sums[v].Rank
-		came := x.put(plan.In.At(r+1, 0), r)
-		x.sum(&sums[v], m == 1, sums[v], came)
+		came := x.put(parts[2*v+1], parts[2*v].Rank)
+		x.sum(&sums[v], m == 1, parts[2*v], came)
 	}
 	for dist := 1; dist < m; dist *= 2 {
 		x.swap(sums, dist)
 	}
+	all := slices.Clone(sums)
 	for v := range extra {
-		r := sums[v].Rank
-		came := x.put(sums[v], r+1)
-		x.Copy(r+1, came, plan.Out.At(r+1, 0))
+		aside := parts[2*v+1].Rank
+		came := x.put(sums[v], aside)
+		all = append(all, x.keep(aside, 0, came))
 	}
-	return x.Plan()
+	return all
 }
 
 // swap is a round: who is dist apart tell each other their sums, and add.
@@ -103,14 +111,26 @@ func (x *exchange) swap(sums []plan.Place, dist int) {
 	}
 }
 
-// sum lets a rank add up a and b into Out, or into scratch that is not where
-// either came in: the next tile needs those places before the next round has
-// read the sum.
+// sum lets a rank add up a and b to where the sum ends, or in scratch that is
+// not where either came in: the next tile needs those places before the next
+// round has read the sum.
 func (x *exchange) sum(to *plan.Place, last bool, a, b plan.Place) {
 	r := to.Rank
-	*to = plan.Out.At(r, 0)
-	if !last {
-		*to = x.scratch(r)
+	var dsts []plan.Place
+	if last {
+		dsts = x.ends(r, 0)
+	} else {
+		dsts = []plan.Place{x.scratch(r)}
 	}
-	x.Reduce(r, []plan.Place{*to}, a, b)
+	x.Reduce(r, dsts, a, b)
+	*to = dsts[0]
+}
+
+// doublingHops returns how many waits a doubling among n ranks comes to.
+func doublingHops(n int) int {
+	rounds := bits.Len(uint(n - 1))
+	if aside := n - 1<<floorLog2(n); aside > 1<<floorLog2(n)/2 {
+		rounds++
+	}
+	return rounds
 }

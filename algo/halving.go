@@ -176,11 +176,6 @@ func AllReduceHalvingDoubling(ranks int) (*plan.Plan, error) {
 	}
 	x := newExchange(plan.NewBuilder(name, plan.AllReduce, ranks, ranks), ranks, ranks, plan.Out.At)
 	rounds := halving(ranks)
-	x.combine(rounds)
-	sums := make([]holding, ranks)
-	for r := range sums {
-		sums[r] = holding{r, plan.Out.At(r, r)}
-	}
-	x.spread(sums, backwards(rounds))
+	x.spread(x.combine(rounds), backwards(rounds))
 	return x.Plan()
 }

@@ -12,29 +12,38 @@ import (
 // happens-before and shares no code with the verifier: it does what the
 // programs say, honours exactly their waits, and looks at the results.
 //
-// It has two kinds of memory. Shared: every store is seen at once, and a
-// rank's one counter is seen by all. Wire: what a rank writes to a peer and
-// what it publishes travel in one queue for each ordered pair of ranks, and
-// a rank only learns of the actions that name it in Peers.
+// Ranks of one node share memory: every store is seen at once, and a rank's one
+// counter is seen by all. What a rank writes to one of another node, and what it
+// publishes there, travels in one queue for each ordered pair of ranks, and a
+// rank only learns of the actions that name it in Peers.
+//
+// It runs one call, or several in turn in the same scratch. For the latter
+// ranks arrive as [plan.Lowered] says; for the former they just start.
 type machine struct {
-	l       *plan.Lowered
-	tiles   int
-	inPlace bool
-	wire    bool
-	rng     *rand.Rand
+	nodes plan.Nodes
+	calls []*called
+	turn  bool // several calls in turn
+	hasty bool // ranks tell of their arrival before the rest of their node has come
+	rng   *rand.Rand
 
-	in, out [][]number // by rank; chunk*tiles + tile; in place they share memory
 	scratch [][]number // by rank; chunk*depth + slot
-	counter []uint64   // shared: by rank
-	seen    [][]uint64 // wire: by waiter and rank
+	counter []uint64   // by rank: seen by its node
+	seen    [][]uint64 // by waiter and rank of another node
 	queue   [][][]message
 	ranks   []runner
-	started int
+	fold    bool // the order of reduction must be that of the ranks
+	fault   error
+}
 
-	want  [][]number     // by rank; chunk*tiles + tile of out: see expect
-	bits  map[int]number // of an allreduce, by index: what the first to finish had
-	fold  bool           // the order of reduction must be that of the ranks
-	fault error
+// A called is one call of all ranks.
+type called struct {
+	l       *plan.Lowered
+	tiles   int
+	base    uint64
+	in, out [][]number // by rank; chunk*tiles + tile; in place they share memory
+	started int
+	want    [][]number     // by rank; chunk*tiles + tile of out: see expect
+	bits    map[int]number // of an allreduce, by index: what the first to finish had
 }
 
 // A number is what a chunk's tile holds: a sum, which does not care about
@@ -55,7 +64,9 @@ const lastFactor = 0x9e3779b97f4a7c15
 type phase int
 
 const (
-	entering phase = iota
+	entering  phase = iota
+	gathering       // of the own node
+	meeting         // those of other nodes
 	waiting
 	reading
 	writing
@@ -64,15 +75,18 @@ const (
 )
 
 type runner struct {
+	call              int
 	phase             phase
 	iteration, action int
 	operand           int
 	acc               number
 }
 
-func newMachine(l *plan.Lowered, tiles int, inPlace, wire bool, rng *rand.Rand) *machine {
-	n, p := l.Plan.Ranks, l.Plan
-	m := &machine{l: l, tiles: tiles, inPlace: inPlace, wire: wire, rng: rng, bits: map[int]number{}}
+// newMachine returns a machine for calls in turn, each with its number of tiles,
+// by ranks grouped into nodes.
+func newMachine(ls []*plan.Lowered, tiles []int, inPlace bool, nodes plan.Nodes, rng *rand.Rand) *machine {
+	n := len(nodes)
+	m := &machine{nodes: nodes, turn: len(ls) > 1, rng: rng}
 	m.counter = make([]uint64, n)
 	m.ranks = make([]runner, n)
 	garbage := func(size int) []number {
@@ -82,30 +96,43 @@ func newMachine(l *plan.Lowered, tiles int, inPlace, wire bool, rng *rand.Rand) 
 		}
 		return b
 	}
-	block := p.Chunks * tiles
-	for r := range n {
-		l := layoutOf(p.Collective, r, p.Root, n)
-		in, out := garbage(l.in*block), garbage(l.out*block)
-		if inPlace && l.shared {
-			if l.in >= l.out {
-				out = in[l.at*block:][:l.out*block]
-			} else {
-				in = out[l.at*block:][:l.in*block]
+	base, scratch := uint64(0), 0
+	for i, l := range ls {
+		p := l.Plan
+		c := &called{l: l, tiles: tiles[i], base: base, bits: map[int]number{}}
+		base += l.End(c.tiles)
+		scratch = max(scratch, p.Scratch*l.Depth)
+		block := p.Chunks * c.tiles
+		for r := range n {
+			l := layoutOf(p.Collective, r, p.Root, n)
+			in, out := garbage(l.in*block), garbage(l.out*block)
+			if inPlace && l.shared {
+				if l.in >= l.out {
+					out = in[l.at*block:][:l.out*block]
+				} else {
+					in = out[l.at*block:][:l.in*block]
+				}
+			}
+			c.in, c.out = append(c.in, in), append(c.out, out)
+		}
+		for r := range n {
+			c.want = append(c.want, make([]number, len(c.out[r])))
+			for i := range c.want[r] {
+				c.want[r][i] = c.expect(r, i/block, i%block)
 			}
 		}
-		m.in, m.out = append(m.in, in), append(m.out, out)
-		m.scratch = append(m.scratch, garbage(p.Scratch*m.l.Depth))
+		m.calls = append(m.calls, c)
+	}
+	for range n {
+		m.scratch = append(m.scratch, garbage(scratch))
 		m.seen = append(m.seen, make([]uint64, n))
 		m.queue = append(m.queue, make([][]message, n))
 	}
-	for r := range n {
-		m.want = append(m.want, make([]number, len(m.out[r])))
-		for i := range m.want[r] {
-			m.want[r][i] = m.expect(r, i/block, i%block)
-		}
-	}
 	return m
 }
+
+// call returns the call that a rank is in.
+func (m *machine) call(r int) *called { return m.calls[m.ranks[r].call] }
 
 // A layout says how many blocks a rank brings, whether its two buffers share
 // memory in place, and at which block of the larger one the smaller one lies.
@@ -148,32 +175,32 @@ func layoutOf(c plan.Collective, r, root, n int) layout {
 // expect returns what a rank wants in its out, at an offset in a block: the
 // very number that another brings, or the sum of numbers and the hash of their
 // reduction in rank order.
-func (m *machine) expect(r, b, offset int) number {
-	root, block := m.l.Plan.Root, m.l.Plan.Chunks*m.tiles
-	switch m.l.Plan.Collective {
+func (c *called) expect(r, b, offset int) number {
+	root, block := c.l.Plan.Root, c.l.Plan.Chunks*c.tiles
+	switch c.l.Plan.Collective {
 	case plan.AllReduce, plan.Reduction:
-		return m.total(offset)
+		return c.total(offset)
 	case plan.ReduceScatter:
-		return m.total(r*block + offset)
+		return c.total(r*block + offset)
 	case plan.Broadcast:
-		return m.in[root][offset]
+		return c.in[root][offset]
 	case plan.Gather, plan.AllGather:
-		return m.in[b][offset]
+		return c.in[b][offset]
 	case plan.Scatter:
-		return m.in[root][r*block+offset]
+		return c.in[root][r*block+offset]
 	case plan.AllToAll:
-		return m.in[b][r*block+offset]
+		return c.in[b][r*block+offset]
 	}
 	return number{}
 }
 
 // total reduces what all ranks bring at an index of their inputs.
-func (m *machine) total(i int) number {
-	acc := m.in[0][i]
-	for _, in := range m.in[1:] {
+func (c *called) total(i int) number {
+	acc := c.in[0][i]
+	for _, in := range c.in[1:] {
 		acc = acc.with(in[i])
 	}
-	if len(m.in) > 1 {
+	if len(c.in) > 1 {
 		acc.sum *= lastFactor
 	}
 	return acc
@@ -183,21 +210,23 @@ func (a number) with(b number) number {
 	return number{a.sum + b.sum, a.hash*0xd1342543de82ef95 ^ (b.hash + 1)}
 }
 
-func (m *machine) at(q plan.Place, tile int) *number {
+// at returns where a place is in the call that rank r is in.
+func (m *machine) at(r int, q plan.Place, tile int) *number {
+	c := m.call(r)
 	switch q.Buf {
 	case plan.In:
-		return &m.in[q.Rank][q.Chunk*m.tiles+tile]
+		return &c.in[q.Rank][q.Chunk*c.tiles+tile]
 	case plan.Out:
-		return &m.out[q.Rank][q.Chunk*m.tiles+tile]
+		return &c.out[q.Rank][q.Chunk*c.tiles+tile]
 	}
-	return &m.scratch[q.Rank][q.Chunk*m.l.Depth+tile%m.l.Depth]
+	return &m.scratch[q.Rank][q.Chunk*c.l.Depth+tile%c.l.Depth]
 }
 
 // run returns what went wrong, or nil.
 func (m *machine) run() error {
 	n := len(m.ranks)
 	actors := n
-	if m.wire {
+	if m.nodes.Count() > 1 {
 		actors += n * n
 	}
 	order := m.rng.Perm(actors)
@@ -226,7 +255,7 @@ func (m *machine) run() error {
 		}
 		for r := range m.ranks {
 			if w := &m.ranks[r]; w.phase != gone {
-				return fmt.Errorf("rank %d is stuck in iteration %d, action %d", r, w.iteration, w.action)
+				return fmt.Errorf("rank %d is stuck in call %d, phase %d, iteration %d, action %d", r, w.call, w.phase, w.iteration, w.action)
 			}
 		}
 		return m.untouched()
@@ -235,11 +264,13 @@ func (m *machine) run() error {
 
 // untouched shows that nobody has written to a buffer after its owner left.
 func (m *machine) untouched() error {
-	for r := range m.ranks {
-		for _, buf := range [][]number{m.in[r], m.out[r]} {
-			for _, v := range buf {
-				if v != gonemark(r) {
-					return fmt.Errorf("a buffer of rank %d was written after the call", r)
+	for _, c := range m.calls {
+		for r := range m.ranks {
+			for _, buf := range [][]number{c.in[r], c.out[r]} {
+				for _, v := range buf {
+					if v != gonemark(r) {
+						return fmt.Errorf("a buffer of rank %d was written after the call", r)
+					}
 				}
 			}
 		}
@@ -255,38 +286,25 @@ func gonemark(r int) number { return number{^uint64(r), uint64(r)} }
 func (m *machine) step(actor int) bool {
 	n := len(m.ranks)
 	if actor >= n {
-		from, to := (actor-n)/n, (actor-n)%n
-		q := m.queue[from][to]
-		if len(q) == 0 {
-			return false
-		}
-		m.queue[from][to] = q[1:]
-		if q[0].store {
-			*q[0].at = q[0].value
-		} else {
-			m.seen[to][from] = max(m.seen[to][from], q[0].count)
-		}
-		return true
+		return m.deliver((actor-n)/n, (actor-n)%n)
 	}
 	r, w := actor, &m.ranks[actor]
-	if w.phase == gone {
+	switch w.phase {
+	case gone:
 		return false
-	}
-	if w.phase == entering {
-		m.started++
-		w.phase = waiting
-		m.advance(w, r, 0)
-		return true
-	}
-	if w.phase == leaving {
-		if !m.satisfied(r, m.l.Programs[r].Finish, m.tiles-1) {
+	case entering, gathering, meeting:
+		return m.enter(r, w)
+	case leaving:
+		if c := m.call(r); !m.satisfied(r, c.l.Programs[r].Finish, c.tiles-1) {
 			return false
 		}
 		m.leave(r)
-		w.phase = gone
+		if w.phase = gone; w.call+1 < len(m.calls) {
+			*w = runner{call: w.call + 1}
+		}
 		return true
 	}
-	a := &m.l.Programs[r].Actions[w.action]
+	a := &m.call(r).l.Programs[r].Actions[w.action]
 	t := w.iteration - a.Skew
 	switch w.phase {
 	case waiting:
@@ -295,7 +313,7 @@ func (m *machine) step(actor int) bool {
 		}
 		w.phase, w.operand = reading, 0
 	case reading:
-		v := *m.at(a.Srcs[w.operand], t)
+		v := *m.at(r, a.Srcs[w.operand], t)
 		if w.operand == 0 {
 			w.acc = v
 		} else {
@@ -310,29 +328,81 @@ func (m *machine) step(actor int) bool {
 	case writing:
 		if w.operand == len(a.Dsts) {
 			if a.Signal {
-				m.publish(r, a.Peers, m.l.Value(r, w.action, t))
+				m.publish(r, a.Peers, m.call(r).l.Value(r, w.action, t))
 			}
 			w.phase = waiting
 			m.advance(w, r, w.action+1)
 			break
 		}
-		q := a.Dsts[w.operand]
-		if m.wire && q.Rank != r {
-			m.queue[r][q.Rank] = append(m.queue[r][q.Rank], message{store: true, at: m.at(q, t), value: w.acc})
+		if q := a.Dsts[w.operand]; m.nodes.Together(q.Rank, r) {
+			*m.at(r, q, t) = w.acc
 		} else {
-			*m.at(q, t) = w.acc
+			m.queue[r][q.Rank] = append(m.queue[r][q.Rank], message{store: true, at: m.at(r, q, t), value: w.acc})
 		}
 		w.operand++
 	}
 	return true
 }
 
+// deliver takes the next message of a queue, if there is one.
+func (m *machine) deliver(from, to int) bool {
+	q := m.queue[from][to]
+	if len(q) == 0 {
+		return false
+	}
+	m.queue[from][to] = q[1:]
+	if q[0].store {
+		*q[0].at = q[0].value
+	} else {
+		m.seen[to][from] = max(m.seen[to][from], q[0].count)
+	}
+	return true
+}
+
+// enter takes a rank a step towards its first action.
+func (m *machine) enter(r int, w *runner) bool {
+	c := m.call(r)
+	prog, arrived := &c.l.Programs[r], c.base+plan.Arrived
+	switch w.phase {
+	case entering:
+		c.started++
+		m.counter[r] = max(m.counter[r], arrived)
+		if m.hasty {
+			m.publish(r, prog.Told, plan.Arrived)
+		}
+		if w.phase = gathering; !m.turn {
+			w.phase = waiting
+			m.advance(w, r, 0)
+		}
+	case gathering:
+		for q := range m.ranks {
+			if m.nodes.Together(q, r) && m.counter[q] < arrived {
+				return false
+			}
+		}
+		if !m.hasty {
+			m.publish(r, prog.Told, plan.Arrived)
+		}
+		w.phase = meeting
+	case meeting:
+		for _, q := range prog.Arrive {
+			if !m.nodes.Together(q, r) && m.seen[r][q] < arrived {
+				return false
+			}
+		}
+		w.phase = waiting
+		m.advance(w, r, 0)
+	}
+	return true
+}
+
 // advance moves to the next action that has a tile, from the given one on.
 func (m *machine) advance(w *runner, r, action int) {
-	actions := m.l.Programs[r].Actions
-	for ; w.iteration < m.tiles+m.l.MaxSkew(); w.iteration, action = w.iteration+1, 0 {
+	c := m.call(r)
+	actions := c.l.Programs[r].Actions
+	for ; w.iteration < c.tiles+c.l.MaxSkew(); w.iteration, action = w.iteration+1, 0 {
 		for ; action < len(actions); action++ {
-			if t := w.iteration - actions[action].Skew; t >= 0 && t < m.tiles {
+			if t := w.iteration - actions[action].Skew; t >= 0 && t < c.tiles {
 				w.action = action
 				return
 			}
@@ -342,47 +412,51 @@ func (m *machine) advance(w *runner, r, action int) {
 }
 
 func (m *machine) satisfied(r int, waits []plan.Wait, t int) bool {
+	c := m.call(r)
 	for _, w := range waits {
 		if t < w.Lag {
 			continue
 		}
 		have := m.counter[w.Rank]
-		if m.wire {
+		if !m.nodes.Together(w.Rank, r) {
 			have = m.seen[r][w.Rank]
 		}
-		if have < m.l.Value(w.Rank, w.Action, t-w.Lag) {
+		if have < c.base+c.l.Value(w.Rank, w.Action, t-w.Lag) {
 			return false
 		}
 	}
 	return true
 }
 
+// publish raises a rank's counter to a value of its call, for its node and for
+// those of other nodes that are named.
 func (m *machine) publish(r int, peers []int, value uint64) {
-	if !m.wire {
-		m.counter[r] = max(m.counter[r], value)
-		return
-	}
+	value += m.call(r).base
+	m.counter[r] = max(m.counter[r], value)
 	for _, q := range peers {
-		m.queue[r][q] = append(m.queue[r][q], message{count: value})
+		if !m.nodes.Together(q, r) {
+			m.queue[r][q] = append(m.queue[r][q], message{count: value})
+		}
 	}
 }
 
 // leave looks at the result as the caller would, at once, and then uses the
 // buffers for something else.
 func (m *machine) leave(r int) {
-	if m.l.Plan.Collective == plan.Barrier {
-		if m.started < len(m.ranks) && m.fault == nil {
-			m.fault = fmt.Errorf("rank %d left the barrier with %d of %d entered", r, m.started, len(m.ranks))
+	c := m.call(r)
+	if c.l.Plan.Collective == plan.Barrier {
+		if c.started < len(m.ranks) && m.fault == nil {
+			m.fault = fmt.Errorf("rank %d left the barrier with %d of %d entered", r, c.started, len(m.ranks))
 		}
 	} else {
-		for i, v := range m.out[r] {
-			if err := m.wrong(r, i, v); err != nil && m.fault == nil {
+		for i, v := range c.out[r] {
+			if err := c.wrong(r, i, v, m.fold); err != nil && m.fault == nil {
 				m.fault = err
 			}
 		}
 	}
-	m.publish(r, nil, m.l.End(m.tiles))
-	for _, buf := range [][]number{m.in[r], m.out[r]} {
+	m.publish(r, nil, c.l.End(c.tiles))
+	for _, buf := range [][]number{c.in[r], c.out[r]} {
 		for i := range buf {
 			buf[i] = gonemark(r)
 		}
@@ -391,33 +465,33 @@ func (m *machine) leave(r int) {
 
 // wrong returns what is wrong with a result. The hash of a reduction is only
 // held against that of the other ranks, unless fold says more.
-func (m *machine) wrong(r, i int, v number) error {
-	want := m.want[r][i]
+func (c *called) wrong(r, i int, v number, fold bool) error {
+	want := c.want[r][i]
 	if v.sum != want.sum {
-		return fmt.Errorf("rank %d has a wrong result in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
+		return fmt.Errorf("rank %d has a wrong result in chunk %d tile %d", r, i/c.tiles, i%c.tiles)
 	}
-	switch m.l.Plan.Collective {
+	switch c.l.Plan.Collective {
 	case plan.AllReduce, plan.Reduction, plan.ReduceScatter:
-		if m.fold {
+		if fold {
 			break
 		}
-		if m.l.Plan.Collective != plan.AllReduce {
+		if c.l.Plan.Collective != plan.AllReduce {
 			return nil // nobody else has this one
 		}
-		if _, ok := m.bits[i]; !ok {
-			m.bits[i] = v
+		if _, ok := c.bits[i]; !ok {
+			c.bits[i] = v
 		}
-		want = m.bits[i]
+		want = c.bits[i]
 	}
 	if v.hash != want.hash {
-		return fmt.Errorf("rank %d has another order of reduction in chunk %d tile %d", r, i/m.tiles, i%m.tiles)
+		return fmt.Errorf("rank %d has another order of reduction in chunk %d tile %d", r, i/c.tiles, i%c.tiles)
 	}
 	return nil
 }
 
 // tryToBreak runs the programs in many schedules and returns the first
-// failure. It covers one tile and many, in place and not, and where the plan
-// needs no mapped memory, also the wire.
+// failure. It covers one tile and many, in place and not, one call and several,
+// and where programs run over nodes, shared memory too.
 func tryToBreak(l *plan.Lowered, schedules int, seed uint64) error {
 	return breakIt(l, schedules, seed, false)
 }
@@ -432,8 +506,15 @@ func breakIt(l *plan.Lowered, schedules int, seed uint64, fold bool) error {
 	for i := range schedules {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		t := tiles[len(tiles)-1-i%len(tiles)]
-		wire := l.Plan.Reach().PutOnly() && rng.IntN(2) == 0
-		m := newMachine(l, t, rng.IntN(2) == 0, wire, rng)
+		nodes := l.Nodes
+		if rng.IntN(2) == 0 {
+			nodes = plan.OneNode(len(nodes))
+		}
+		ls, ts := []*plan.Lowered{l}, []int{t}
+		for range rng.IntN(3) {
+			ls, ts = append(ls, l), append(ts, t)
+		}
+		m := newMachine(ls, ts, rng.IntN(2) == 0, nodes, rng)
 		m.fold = fold
 		if err := m.run(); err != nil {
 			return fmt.Errorf("schedule %d, %d tiles: %w", i, t, err)

@@ -20,6 +20,7 @@ func cloneLowered(l *plan.Lowered) *plan.Lowered {
 	for r := range c.Programs {
 		prog := &c.Programs[r]
 		prog.Finish = slices.Clone(prog.Finish)
+		prog.Arrive, prog.Told = slices.Clone(prog.Arrive), slices.Clone(prog.Told)
 		prog.Actions = slices.Clone(prog.Actions)
 		for j := range prog.Actions {
 			a := &prog.Actions[j]
@@ -77,6 +78,18 @@ func mutants(l *plan.Lowered) []mutant {
 			add("drop finish", r, i, func(m *plan.Lowered) {
 				f := &m.Programs[r].Finish
 				*f = slices.Delete(*f, i, i+1)
+			})
+		}
+		for i := range prog.Arrive {
+			add("drop arrival", r, i, func(m *plan.Lowered) {
+				a := &m.Programs[r].Arrive
+				*a = slices.Delete(*a, i, i+1)
+			})
+		}
+		for i := range prog.Told {
+			add("drop told", r, i, func(m *plan.Lowered) {
+				t := &m.Programs[r].Told
+				*t = slices.Delete(*t, i, i+1)
 			})
 		}
 		for j := range prog.Actions {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tutti-go/tutti/plan"
@@ -83,10 +84,6 @@ func sample[T any](ms []T, n int, rng *rand.Rand) []T {
 // TestMutatedPrograms changes lowered programs in every way, one change at a
 // time, and shows that the verifier accepts none that the machine can break.
 func TestMutatedPrograms(t *testing.T) {
-	each, schedules := 120, 80
-	if testing.Short() {
-		each, schedules = 20, 40
-	}
 	kinds := map[string]*tally{}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, g := range generators {
@@ -96,24 +93,65 @@ func TestMutatedPrograms(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l, err := plan.Lower(p, depth)
+				mutate(t, p, nil, depth, kinds, rng)
+			}
+		}
+	}
+	report(t, kinds)
+}
+
+// TestMutatedOver is TestMutatedPrograms for programs that run over nodes, of
+// hierarchical plans and of flat ones that need nothing mapped.
+func TestMutatedOver(t *testing.T) {
+	kinds := map[string]*tally{}
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, c := range plan.Collectives() {
+		for _, name := range Names(c) {
+			for _, nodes := range []plan.Nodes{{0, 0, 1, 1}, {0, 1, 0}, {0, 1, 1, 0, 2}, {0, 1, 1, 1}} {
+				p, err := NewOver(name, nodes, anyRoot(c, len(nodes), rng))
 				if err != nil {
 					t.Fatal(err)
 				}
-				for i, m := range sample(mutants(l), each, rng) {
-					verdict := m.l.Verify()
-					var ce *plan.CheckError
-					if verdict != nil && !errors.As(verdict, &ce) {
-						t.Fatalf("%s: %T", m.what, verdict)
-					}
-					c, broken := judge(m.l, verdict, schedules, uint64(i))
-					count(kinds, m.kind, c)
-					if c.missed > 0 {
-						t.Errorf("%s, %d ranks, depth %d: %s: the verifier accepts, but %v", g.name, n, depth, m.what, broken)
-					}
+				if _, ok := p.ReachOver(nodes); ok {
+					mutate(t, p, nodes, 2+rng.IntN(2), kinds, rng)
+				} else if strings.Contains(name, "/hier") {
+					t.Errorf("%s does not run over %v", name, nodes)
 				}
 			}
 		}
 	}
 	report(t, kinds)
+	for _, kind := range []string{"drop arrival", "drop told"} {
+		if k := kinds[kind]; k == nil || k.broken == 0 || k.equal > 0 {
+			t.Errorf("%s: %v; want that some break, and none is accepted", kind, k)
+		}
+	}
+}
+
+// mutate holds the verifier's word on mutants of a plan's programs against the
+// machine's.
+func mutate(t *testing.T, p *plan.Plan, nodes plan.Nodes, depth int, kinds map[string]*tally, rng *rand.Rand) {
+	each, schedules := 120, 80
+	if testing.Short() {
+		each, schedules = 20, 40
+	}
+	if nodes != nil {
+		each /= 8 // there are many such plans
+	}
+	l, err := plan.LowerOver(p, depth, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range sample(mutants(l), each, rng) {
+		verdict := m.l.Verify()
+		var ce *plan.CheckError
+		if verdict != nil && !errors.As(verdict, &ce) {
+			t.Fatalf("%s: %T", m.what, verdict)
+		}
+		c, broken := judge(m.l, verdict, schedules, uint64(i))
+		count(kinds, m.kind, c)
+		if c.missed > 0 {
+			t.Errorf("%s, %d ranks over %v, depth %d: %s: the verifier accepts, but %v", p.Name, p.Ranks, nodes, depth, m.what, broken)
+		}
+	}
 }

@@ -15,12 +15,7 @@ var exchangeGenerators = []generator{
 		return Cost{2 * hops(n), share(2*(n-1)+halves(n), n), share(halves(n), n)}
 	}},
 	{"allreduce/doubling", plan.AllReduce, unrooted(AllReduceDoubling), func(n int) Cost {
-		rounds := bits.Len(uint(n - 1))
-		alpha, aside := rounds, n-1<<(rounds-1)
-		if aside > 1<<(rounds-1)/2 && aside < 1<<(rounds-1) {
-			alpha++
-		}
-		return Cost{alpha, share(rounds, 1), share(rounds, 1)}
+		return Cost{doublingHops(n), share(ceilLog2(n), 1), share(ceilLog2(n), 1)}
 	}},
 	{"reduce_scatter/ring", plan.ReduceScatter, unrooted(ReduceScatterRing), func(n int) Cost {
 		return Cost{n - 1, share(n-1, n), share(n-1, n)}
@@ -92,13 +87,7 @@ func AllReduceRing(ranks int) (*plan.Plan, error) {
 		return alone(name, plan.AllReduce)
 	}
 	x := newExchange(plan.NewBuilder(name, plan.AllReduce, ranks, ranks), ranks, ranks, plan.Out.At)
-	x.combine(around(ranks, 0))
-	sums := make([]holding, ranks)
-	for r := range sums {
-		c := (r + 1) % ranks
-		sums[r] = holding{c, plan.Out.At(r, c)}
-	}
-	x.spread(sums, around(ranks, 1))
+	x.spread(x.combine(around(ranks, 0)), around(ranks, 1))
 	return x.Plan()
 }
 

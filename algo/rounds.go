@@ -19,10 +19,22 @@ type exchange struct {
 	ranks, blocks int
 	out           func(rank, block int) plan.Place // where a block ends
 	used          []int                            // scratch chunks of each rank
+
+	// What a rank stands for: by itself for itself alone, see [hierarchy]
+	// for its node.
+	brings func(rank, block int) []plan.Place              // to the sum of a block, in order of reduction
+	ends   func(rank, block int) []plan.Place              // where the sum goes
+	keep   func(rank, block int, at plan.Place) plan.Place // copies a block to where it ends at the rank; returns where others find it
+	pass   func(rank, block int, at plan.Place)            // lets others copy it from there; or nil
 }
 
 func newExchange(b *plan.Builder, ranks, blocks int, out func(rank, block int) plan.Place) *exchange {
-	return &exchange{b, ranks, blocks, out, make([]int, ranks)}
+	return &exchange{
+		Builder: b, ranks: ranks, blocks: blocks, out: out, used: make([]int, ranks),
+		brings: func(r, c int) []plan.Place { return []plan.Place{plan.In.At(r, c)} },
+		ends:   func(r, c int) []plan.Place { return []plan.Place{out(r, c)} },
+		keep:   func(r, c int, at plan.Place) plan.Place { b.Copy(r, at, out(r, c)); return at },
+	}
 }
 
 // scratch returns a scratch chunk of the rank that nothing has used.
@@ -85,7 +97,14 @@ func (s *spreading) arrive(came []holding) {
 func (s *spreading) settle() {
 	for r, blocks := range s.fresh {
 		for _, c := range blocks {
-			s.Copy(r, s.at[r][c], s.out(r, c))
+			s.at[r][c] = s.keep(r, c, s.at[r][c])
+		}
+	}
+	for r, blocks := range s.fresh {
+		for _, c := range blocks {
+			if s.pass != nil {
+				s.pass(r, c, s.at[r][c])
+			}
 			s.at[r][c] = s.out(r, c)
 		}
 		s.fresh[r] = nil
@@ -94,7 +113,7 @@ func (s *spreading) settle() {
 
 // A partial is what a rank has of the sum of a block.
 type partial struct {
-	at   plan.Place
+	at   []plan.Place // what it has brought, or what it has summed up; nil: not yet
 	came []plan.Place // from peers, to be added
 	due  int          // how many parts are still to be added
 	sent bool         // a peer gets the sum in the end
@@ -106,16 +125,12 @@ type combining struct {
 	sums [][]partial // by rank and block
 }
 
-// combine is a reduce-scatter: every rank contributes to every block, and a
-// move hands the sender's sum of a block to a rank that adds it to its own.
-// The sum of a block is complete, and in Out, at the rank that never sends it.
-func (x *exchange) combine(rounds [][]move) {
+// combine is a reduce-scatter: every rank contributes to every block that it
+// sends or gets, and a move hands the sender's sum of a block to a rank that
+// adds it to its own. The sum of a block is complete, and where it ends, at the
+// rank that never sends it. combine returns where that is.
+func (x *exchange) combine(rounds [][]move) []holding {
 	s := &combining{x, table[partial](x)}
-	for r := range s.sums {
-		for c := range s.sums[r] {
-			s.sums[r][c].at = plan.In.At(r, c)
-		}
-	}
 	for _, round := range rounds {
 		for _, m := range round {
 			s.sums[m.from][m.block].sent = true
@@ -133,6 +148,15 @@ func (x *exchange) combine(rounds [][]move) {
 		before = round
 	}
 	s.addAll(before)
+	var done []holding
+	for r := range s.sums {
+		for c := range s.sums[r] {
+			if p := &s.sums[r][c]; p.at != nil && !p.sent {
+				done = append(done, holding{c, p.at[0]})
+			}
+		}
+	}
+	return done
 }
 
 // round puts what the moves say, and returns where each arrives. A rank adds
@@ -143,10 +167,13 @@ func (s *combining) round(moves []move) []plan.Place {
 	for len(moves) > 0 {
 		n := together(moves)
 		for _, m := range moves[:n] {
+			s.bring(m.from, m.block)
+		}
+		for _, m := range moves[:n] {
 			s.add(m.from, m.block)
 		}
 		for _, m := range moves[:n] {
-			came = append(came, s.put(s.sums[m.from][m.block].at, m.to))
+			came = append(came, s.put(s.sums[m.from][m.block].at[0], m.to))
 		}
 		moves = moves[n:]
 	}
@@ -167,7 +194,13 @@ func together(moves []move) int {
 
 // addAll adds up what the moves have brought and nobody has put on.
 func (s *combining) addAll(moves []move) {
-	for r, blocks := range received(s.ranks, moves) {
+	got := received(s.ranks, moves)
+	for r, blocks := range got {
+		for _, c := range blocks {
+			s.bring(r, c)
+		}
+	}
+	for r, blocks := range got {
 		for _, c := range blocks {
 			s.add(r, c)
 		}
@@ -183,25 +216,37 @@ func received(ranks int, moves []move) [][]int {
 	return blocks
 }
 
+// bring lets a rank have what it contributes to a block. All ranks do so before
+// any of them adds up.
+func (s *combining) bring(r, c int) {
+	if p := &s.sums[r][c]; p.at == nil {
+		p.at = s.brings(r, c)
+	}
+}
+
 // add adds to the rank's sum of a block what has come, if anything. A sum that
 // goes to a peer next stays where its last part came in. One that waits for
-// another part moves to new scratch: parts come in at the pace of the tiles,
-// so that the place of this one is needed before the next one is here.
+// another part moves to new scratch, as does one to which nothing has come but
+// several parts were brought: parts come in at the pace of the tiles, so that
+// the place of this one is needed before the next one is here.
 func (s *combining) add(r, c int) {
 	p := &s.sums[r][c]
-	if len(p.came) == 0 {
+	srcs := append(p.came, p.at...)
+	if len(srcs) == 1 {
 		return
 	}
-	to, srcs := p.came[0], append(p.came, p.at)
+	var to []plan.Place
 	p.due -= len(p.came)
 	switch {
-	case p.due > 0:
-		to = s.scratch(r)
-	case !p.sent:
-		to = s.out(r, c)
+	case p.due > 0 || len(p.came) == 0:
+		to = []plan.Place{s.scratch(r)}
+	case p.sent:
+		to = p.came[:1]
+	default:
+		to = s.ends(r, c)
 	}
-	s.Reduce(r, []plan.Place{to}, srcs...)
-	p.at, p.came = to, nil
+	s.Reduce(r, to, srcs...)
+	p.at, p.came = to[:1], nil
 }
 
 // own returns what each rank has at the start of an allgather: its In.

@@ -48,6 +48,9 @@ func floorLog2(n int) int { return bits.Len(uint(n)) - 1 }
 // ceilLog2 returns ⌈log2 n⌉.
 func ceilLog2(n int) int { return bits.Len(uint(n - 1)) }
 
+// allButOne returns n-1: the length of a chain of n.
+func allButOne(n int) int { return n - 1 }
+
 // binaryTree returns the complete binary tree of n ranks, in which vertex v
 // has the children 2v+1 and 2v+2.
 func binaryTree(n, root int) *tree {

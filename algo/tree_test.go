@@ -40,7 +40,6 @@ func treeBlocks(sent, height func(n int) int) promise {
 func oneChunk(int) int      { return 1 }
 func bothHalves(n int) int  { return min(n-1, 2) }
 func halfOfAll(n int) int   { return n / 2 }
-func allButOne(n int) int   { return n - 1 }
 func topped(n int) int      { return log2(n-1) + 1 }
 func innerOfBoth(n int) int { return bothHalves(n) + 2*((n-1)/2) }
 func bitsBelow(n int) (b int) {

@@ -37,6 +37,9 @@ func play(role string) int {
 		_ = j.Wait()
 		return 0
 	}
+	if strings.HasPrefix(role, "far-") {
+		return playFar(role)
+	}
 	x, err := FromEnv(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -131,13 +134,13 @@ func play(role string) int {
 	case "nonsense":
 		if x.Rank() == 1 {
 			c := x.(*rank).conn
-			_, _ = c.Write([]byte{77, 0, 0, 0, 0})
+			_, _ = c.Write(append([]byte{77}, make([]byte, 8)...))
 		}
 		<-x.Done()
 		return 0
 	case "huge":
 		if x.Rank() == 1 {
-			_, _ = x.(*rank).conn.Write([]byte{frameGather, 0xff, 0xff, 0xff, 0xff})
+			_, _ = x.(*rank).conn.Write([]byte{frameGather, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 		}
 		<-x.Done()
 		return 0
@@ -148,7 +151,7 @@ func play(role string) int {
 func as(role string) func(int) *exec.Cmd {
 	return func(int) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVariable+"="+role)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role, quickExit)
 		cmd.Stderr = os.Stderr
 		return cmd
 	}
@@ -363,7 +366,7 @@ func TestParentGone(t *testing.T) {
 }
 
 func FuzzFrames(f *testing.F) {
-	f.Add([]byte{frameResult, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 2)
+	f.Add([]byte{frameResult, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 2)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = 1 + size&7
 		kind, payload, err := readFrame(bytes.NewReader(b), 1<<16)

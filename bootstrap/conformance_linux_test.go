@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +41,13 @@ var kinds = map[string]func(t *testing.T, size int) []Exchanger{
 		t.Cleanup(h.close)
 		return all
 	},
+	"tree over IPv4": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "127.0.0.1")) },
+	"tree over IPv6": func(t *testing.T, size int) []Exchanger { return form(t, options(t, size, "::1")) },
+	"tree over local sockets, with a secret": func(t *testing.T, size int) []Exchanger {
+		o := options(t, size, "unix")
+		o.Secret = testSecret
+		return form(t, o)
+	},
 }
 
 func TestConformance(t *testing.T) {
@@ -56,29 +62,18 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// everywhere runs f as every rank and returns their first error.
-func everywhere(all []Exchanger, f func(x Exchanger) error) error {
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, x := range all {
-		wg.Go(func() { errs[i] = f(x) })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func closeAll(all []Exchanger) {
-	for _, x := range all {
-		x.Close()
-	}
-}
-
 func conformRounds(t *testing.T, open func(*testing.T, int) []Exchanger) {
 	for _, size := range []int{1, 2, 3, 9} {
 		all := open(t, size)
 		err := everywhere(all, func(x Exchanger) error {
 			if x.Size() != size || all[x.Rank()] != x {
 				return fmt.Errorf("rank %d of %d, want %d", x.Rank(), x.Size(), size)
+			}
+			if a := x.(Addresser).Address(); !a.IsLoopback() {
+				return fmt.Errorf("rank %d is at %v, where all share a machine", x.Rank(), a)
+			}
+			if local := x.(LocalRanker).LocalRank(); local != -1 && local != x.Rank() {
+				return fmt.Errorf("rank %d is local rank %d", x.Rank(), local)
 			}
 			for turn := range 30 {
 				got, err := x.AllGather(t.Context(), bytes.Repeat([]byte{byte(x.Rank()), byte(turn)}, turn*turn))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 )
 
 // Exchanger connects one rank with the others.
@@ -27,10 +28,19 @@ type Exchanger interface {
 	Close() error
 }
 
+// Addresser is what every Exchanger of this package is besides: it knows the
+// address on which this rank should listen for the others, on the interface
+// that was chosen for the job. It is a loopback address where all ranks are on
+// one machine.
+type Addresser interface{ Address() netip.Addr }
+
+// loopback is the address of ranks that share a machine.
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
 // What can go wrong.
 var (
 	// ErrNoEnvironment: this process was not started as a rank.
-	ErrNoEnvironment = errors.New("not started as a rank: TUTTI_RANK is not set")
+	ErrNoEnvironment = errors.New("not started as a rank: neither TUTTI_RANK nor the variables of a launcher are set")
 	// ErrClosed: the Exchanger was closed.
 	ErrClosed = errors.New("bootstrap: closed")
 	// ErrCoordinatorGone: the process that started the ranks has ended.
@@ -55,6 +65,15 @@ func (e *EnvError) Error() string {
 }
 
 // JobError is what the other ranks are told when a job fails.
-type JobError struct{ Reason string }
+type JobError struct {
+	Reason string
+	Rank   int // at fault, or -1 where that is nobody, or more than one, or not told
+	// Err can be told apart where the ranks are not children of one process:
+	// a *LostError, *MissingError or *JoinError, or one that is ErrLeft; else nil.
+	Err error
+
+	encoded []byte // as it came, to be passed on
+}
 
 func (e *JobError) Error() string { return "the job failed: " + e.Reason }
+func (e *JobError) Unwrap() error { return e.Err }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 )
 
@@ -46,6 +47,8 @@ type member struct {
 
 func (m *member) Rank() int             { return m.rank }
 func (m *member) Size() int             { return m.table.size }
+func (m *member) LocalRank() int        { return m.rank }
+func (m *member) Address() netip.Addr   { return loopback }
 func (m *member) Done() <-chan struct{} { return m.done }
 
 func (m *member) Err() error {

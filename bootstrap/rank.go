@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -14,69 +15,37 @@ import (
 	"time"
 )
 
-// The environment of a rank.
-const (
-	EnvRank      = "TUTTI_RANK"       // from 0
-	EnvSize      = "TUTTI_SIZE"       // ranks of the job
-	EnvLocalRank = "TUTTI_LOCAL_RANK" // among the ranks of this machine
-	EnvBootstrap = "TUTTI_BOOTSTRAP"  // how to reach the coordinator: "fd:N", an inherited socket
-)
-
-// maxSize bounds the number of ranks, so that a wrong variable is an error
-// and not a large allocation.
-const maxSize = 1 << 16
-
 // inherited is whether the descriptor in the environment has been used. Its
 // number may be anybody's after that.
 var inherited atomic.Bool
 
-// FromEnv joins the job that the environment describes. A process can do that
-// once, and keeps the Exchanger. The error is ErrNoEnvironment where there is
-// no job, an *EnvError where the description makes no sense or was used before.
-func FromEnv(context.Context) (Exchanger, error) {
-	if os.Getenv(EnvRank) == "" {
-		return nil, ErrNoEnvironment
-	}
-	size, err := envNumber(EnvSize, 1, maxSize)
-	if err != nil {
-		return nil, err
-	}
-	rank, err := envNumber(EnvRank, 0, size-1)
-	if err != nil {
-		return nil, err
-	}
-	if size == 1 && os.Getenv(EnvBootstrap) == "" {
-		return Single(), nil
-	}
-	number, ok := strings.CutPrefix(os.Getenv(EnvBootstrap), "fd:")
-	fd, err := strconv.Atoi(number)
-	if !ok || err != nil || fd < 3 {
-		return nil, &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "fd:N, the number of an inherited socket"}
+// inherit joins over a socket that the process which started this one has
+// handed down, "fd:N".
+func inherit(number, size, localRank int, value string) (Exchanger, error) {
+	text, _ := strings.CutPrefix(value, "fd:")
+	fd, err := strconv.Atoi(text)
+	if err != nil || fd < 3 {
+		return nil, &EnvError{EnvBootstrap, value, "fd:N, the number of an inherited socket"}
 	}
 	if inherited.Swap(true) {
-		return nil, &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "a socket that is not in use: this process has called FromEnv before"}
+		return nil, &EnvError{EnvBootstrap, value, "a socket that is not in use: this process has called FromEnv before"}
 	}
 	file := os.NewFile(uintptr(fd), "bootstrap")
 	conn, err := net.FileConn(file)
 	file.Close()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", &EnvError{EnvBootstrap, os.Getenv(EnvBootstrap), "an inherited socket"}, err)
+		return nil, fmt.Errorf("%w: %w", &EnvError{EnvBootstrap, value, "an inherited socket"}, err)
 	}
-	return newRank(rank, size, conn), nil
-}
-
-func envNumber(name string, low, high int) (int, error) {
-	x, err := strconv.Atoi(os.Getenv(name))
-	if err != nil || x < low || x > high {
-		return 0, &EnvError{name, os.Getenv(name), fmt.Sprintf("a number from %d to %d", low, high)}
-	}
-	return x, nil
+	r := newRank(number, size, conn)
+	r.localRank = localRank
+	return r, nil
 }
 
 // rank is an Exchanger over a stream to the process that started it. One
 // goroutine reads; Close stops it.
 type rank struct {
 	rank, size int
+	localRank  int
 	conn       net.Conn
 	results    chan [][]byte
 	done       chan struct{}
@@ -87,7 +56,7 @@ type rank struct {
 }
 
 func newRank(number, size int, conn net.Conn) *rank {
-	r := &rank{rank: number, size: size, conn: conn, results: make(chan [][]byte, 1), done: make(chan struct{})}
+	r := &rank{rank: number, size: size, localRank: -1, conn: conn, results: make(chan [][]byte, 1), done: make(chan struct{})}
 	r.reading.Go(r.read)
 	return r
 }
@@ -101,7 +70,7 @@ func (r *rank) read() {
 		case err != nil:
 			err = fmt.Errorf("rank %d: %w", r.rank, err)
 		case kind == frameFail:
-			err = &JobError{string(payload)}
+			err = &JobError{Reason: string(payload), Rank: -1}
 		case kind == frameResult:
 			var blobs [][]byte
 			if blobs, err = decodeBlobs(payload, r.size); err == nil {
@@ -132,6 +101,8 @@ func (r *rank) fail(err error) {
 
 func (r *rank) Rank() int             { return r.rank }
 func (r *rank) Size() int             { return r.size }
+func (r *rank) LocalRank() int        { return r.localRank }
+func (r *rank) Address() netip.Addr   { return loopback }
 func (r *rank) Done() <-chan struct{} { return r.done }
 
 func (r *rank) Err() error {

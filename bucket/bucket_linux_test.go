@@ -36,7 +36,7 @@ func ranks(t testing.TB, n int, put bool) []*engine.Comm {
 		}
 		comms[r], err = engine.New(t.Context(), engine.Config{
 			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabric,
-			Plan: algo.New, Choose: tune.Choose, Cores: runtime.GOMAXPROCS(0), Threads: 1,
+			Plan: algo.NewOver, Choose: tune.Choose, Cores: runtime.GOMAXPROCS(0), Threads: 1,
 		})
 		return err
 	})

@@ -63,7 +63,7 @@ func benchCollective(b *testing.B, collective plan.Collective, name string, size
 			return err
 		}
 		c, err := engine.New(ctx, engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabric, Plan: algo.New, Choose: choose,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabric, Plan: algo.NewOver, Choose: choose,
 		})
 		if err != nil {
 			return err

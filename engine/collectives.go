@@ -233,11 +233,10 @@ func (c *Comm) Describe(collective plan.Collective, bytes int, registered bool) 
 	}
 	k := call{collective: collective, block: bytes}
 	r := c.request(&k)
-	if r.Blind = c.mapped; r.Blind {
-		if choice := c.choose(&k, r); choice.Algo != "" {
-			return c.family.fabric.Medium(), choice.Algo
-		}
+	r.Blind = true
+	if choice := c.choose(&k, r); choice.Algo != "" {
+		return c.family.fabric.Medium(), choice.Algo
 	}
-	r.Blind, r.MappedData = false, c.mapped && registered
+	r.Blind, r.MappedData = false, registered
 	return c.family.fabric.Medium(), c.choose(&k, r).Algo
 }

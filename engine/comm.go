@@ -27,8 +27,14 @@ type Config struct {
 	Exchanger  Exchanger
 	Fabric     link.Fabric // owned by the Comm from New on, also when New fails
 
-	// Plan makes the plan of a name for a number of ranks and a root: algo.New.
-	Plan func(name string, ranks, root int) (*plan.Plan, error)
+	// Nodes is the node of each rank: ranks of one node map each other's memory
+	// on this fabric. It is the same on all ranks. nil means that all ranks are
+	// one node, or where the fabric maps nothing, that each is one.
+	Nodes plan.Nodes
+
+	// Plan makes the plan of a name for ranks grouped into nodes and a root:
+	// algo.NewOver.
+	Plan func(name string, nodes plan.Nodes, root int) (*plan.Plan, error)
 	// Choose picks among plans: tune.Choose. All ranks must be given the same,
 	// and the same Rules as the name for it: New refuses ranks that differ.
 	Choose func(tune.Request) tune.Choice
@@ -43,15 +49,17 @@ type Config struct {
 	// slower than that copy wherever we measured.
 	FetchByAddress bool
 
-	// Cores is how many cores the ranks of this machine may use in all, the
-	// same number on all ranks; 0 means GOMAXPROCS.
-	Cores int
+	// Cores is how many cores the ranks of a machine may use in all, and Sharers
+	// how many ranks that are, on the machine where they have fewest each. They
+	// are the same numbers on all ranks; 0 means GOMAXPROCS, and all ranks.
+	Cores   int
+	Sharers int
 	// CacheBytes is how much of what a call moves stays in the cache that the
 	// ranks share: the results of larger calls are written past it. 0 means what
 	// the machine tells of its last cache, or 32 MiB.
 	CacheBytes int
 	// Threads reduce for this rank when a message is large; 0 means cores
-	// divided by ranks, at least one.
+	// divided by those who share them, at least one.
 	Threads int
 	// Logger takes changes of state; nil discards them.
 	Logger *slog.Logger
@@ -81,10 +89,15 @@ type Comm struct {
 	forgetLost func()
 
 	layout      layout
+	nodes       plan.Nodes      // who is near whom
+	nodeCount   int             // how many nodes there are,
+	neighbours  int             // and how many ranks the largest has
 	links       []link.Link     // by rank; ours is nil
 	seen        []*link.Counter // progress of each rank, our own included
 	own         *link.Counter   // our progress
 	mapped      bool            // raising own tells everybody, and all read everybody's notices
+	told        []uint64        // by rank: the progress that it was last notified of, where it is not mapped
+	progresser  link.Progresser // what waits lend their thread to, or nil
 	mappers     []link.Mapper   // by rank; nil where nothing is mapped
 	copiers     []link.Copier   // by rank; nil where ordinary memory is out of reach
 	control     *mem.Buffer
@@ -106,6 +119,8 @@ type Comm struct {
 	in, out  located // the buffers of the current call, where notice was given of them
 	pinner   runtime.Pinner
 	base     uint64 // progress before the current call
+	before   uint64 // what every rank's progress has reached that has entered the last call of a program; see enter
+	half     uint8  // of scratch that the current call uses, where not all ranks are mapped
 	knocks   [collectives]knock
 	vectors  [collectives]vectorCall
 	knocked  knock // the last call of the door that is not among them
@@ -130,6 +145,9 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	if cfg.Cores <= 0 {
 		cfg.Cores = runtime.GOMAXPROCS(0)
 	}
+	if cfg.Sharers <= 0 {
+		cfg.Sharers = cfg.Size
+	}
 	if cfg.CacheBytes <= 0 {
 		cfg.CacheBytes = usualCacheBytes
 		if bytes, err := cpu.CacheBytes(); err == nil {
@@ -141,13 +159,14 @@ func New(ctx context.Context, cfg Config) (*Comm, error) {
 	}
 	c := newComm(cfg, cfg.Rank, cfg.Size)
 	c.family = &family{fabric: cfg.Fabric}
-	c.patience = link.PatienceFor(cfg.Size, cfg.Cores)
-	if c.besides = c.patience; cfg.Cores < 2*cfg.Size {
+	c.nodes = cfg.Nodes
+	c.patience = link.PatienceFor(cfg.Sharers, cfg.Cores)
+	if c.besides = c.patience; cfg.Cores < 2*cfg.Sharers {
 		c.besides = beside
 	}
-	c.crowded = cfg.Size > cfg.Cores
+	c.crowded = cfg.Sharers > cfg.Cores
 	if c.threads = cfg.Threads; c.threads <= 0 {
-		c.threads = max(1, cfg.Cores/cfg.Size)
+		c.threads = max(1, cfg.Cores/cfg.Sharers)
 	}
 	if err := c.join(ctx, cfg.Exchanger); err != nil {
 		return nil, errors.Join(fmt.Errorf("rank %d: joining: %w", c.rank, err), cfg.Fabric.Close())
@@ -165,6 +184,7 @@ func newComm(cfg Config, rank, size int) *Comm {
 		waiters:     make([]link.Waiter, size),
 		links:       make([]link.Link, size),
 		seen:        make([]*link.Counter, size),
+		told:        make([]uint64, size),
 		mappers:     make([]link.Mapper, size),
 		copiers:     make([]link.Copier, size),
 		peerRegions: make([]mem.RegionID, size),
@@ -175,6 +195,9 @@ func newComm(cfg Config, rank, size int) *Comm {
 
 // start makes what calls need, once the control regions are connected.
 func (c *Comm) start() {
+	if !c.mapped {
+		c.progresser, _ = c.family.fabric.(link.Progresser)
+	}
 	if c.crowded && c.mapped {
 		seats := make([]*link.Seat, c.size)
 		for rank, control := range c.controls {
@@ -183,11 +206,11 @@ func (c *Comm) start() {
 		c.crowd = link.NewCrowd(c.rank, seats)
 	}
 	for rank := range c.waiters {
-		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank], Crowd: c.crowd}
+		c.waiters[rank] = link.Waiter{Patience: c.patience, Fault: &c.failures.of[rank], Crowd: c.crowd, Progress: c.progresser}
 	}
 	c.own = progressIn(c.control.Bytes())
 	for rank := range c.size {
-		if rank == c.rank || c.mapped {
+		if c.near(rank) {
 			c.seen[rank] = progressIn(c.controls[rank])
 		} else {
 			c.seen[rank] = link.CounterAt(c.control.Bytes()[c.layout.mirror(rank):])

@@ -19,6 +19,7 @@ import (
 	"github.com/tutti-go/tutti/mem"
 	"github.com/tutti-go/tutti/plan"
 	"github.com/tutti-go/tutti/shm"
+	"github.com/tutti-go/tutti/span"
 	"github.com/tutti-go/tutti/tune"
 )
 
@@ -42,6 +43,32 @@ var media = []medium{
 	{"memory", true, memory(linktest.Options{Mapped: true})},
 	{"put", false, memory(linktest.Options{})},
 	{"late", false, memory(linktest.Options{Late: true})},
+	{"span", false, spanned},
+}
+
+// spanned puts ranks on two nodes by turns: they share memory inside a node and
+// put to the other.
+func spanned(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
+	inside := linktest.Memory(len(ex), linktest.Options{Mapped: true})
+	across := linktest.Memory(len(ex), linktest.Options{Late: true})
+	out := make([]link.Fabric, len(ex))
+	for r := range out {
+		f, err := span.Join(r, nodesOf(len(ex)), inside[r], across[r])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[r] = f
+	}
+	return out
+}
+
+// nodesOf is the node of each rank of a medium that spans two.
+func nodesOf(ranks int) []int {
+	nodes := make([]int, ranks)
+	for r := range nodes {
+		nodes[r] = r % 2
+	}
+	return nodes
 }
 
 func memory(o linktest.Options) func(*testing.T, []bootstrap.Exchanger) []link.Fabric {
@@ -80,7 +107,7 @@ func open(t *testing.T, m medium, n int, algoName string, adjust func(*tune.Choi
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Threads: threads,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Threads: threads,
 			Cores:  runtime.GOMAXPROCS(0),
 			Choose: chooser(algoName, adjust),
 		})

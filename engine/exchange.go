@@ -206,6 +206,9 @@ const dozing = 50 * time.Microsecond
 // may have come since.
 func (x *Exchange) idle(ctx context.Context, rounds int) error {
 	c := x.comm
+	if c.progresser != nil {
+		c.progresser.Progress()
+	}
 	patience := c.waiters[0].Patience
 	if rounds <= patience.Polls {
 		return nil
@@ -266,7 +269,7 @@ func (p *post) stepSend(m *message) (moved bool, err error) {
 			return true, err
 		}
 		what := parcel{bytes: uint64(len(m.buf)), dtype: uint8(m.dtype), call: uint8(m.call)}
-		if m.state == messageNew && len(m.buf) > c.eager() && m.peer != c.rank && c.mapped {
+		if m.state == messageNew && len(m.buf) > c.eager() && m.peer != c.rank && c.near(m.peer) {
 			m.at = c.family.locate(m.buf)
 			if what.region, what.at = m.at.notice(m.buf); what.region != 0 {
 				what.kind = parcelMapped

@@ -61,6 +61,9 @@ func (c *Comm) execute(ctx context.Context, p *program, k *call) error {
 			return err
 		}
 	}
+	if !c.mapped {
+		c.before, c.half = base+plan.Arrived, c.half^1
+	}
 	c.base = base + p.end(p.tiles)
 	if p.reach.PeerData && c.out.view != nil {
 		c.out.fetch(k.out)

@@ -95,7 +95,7 @@ func TestRanksThatWouldChooseOtherwise(t *testing.T) {
 			ex := bootstrap.Memory(2)
 			fabrics := media[0].open(t, ex)
 			for r, err := range errorsOf(2, func(r int) error {
-				cfg := engine.Config{Rank: r, Size: 2, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Choose: tune.Choose}
+				cfg := engine.Config{Rank: r, Size: 2, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: tune.Choose}
 				adjust(&cfg)
 				_, err := engine.New(t.Context(), cfg)
 				return err

@@ -22,7 +22,7 @@ func TestFetchByAddress(t *testing.T) {
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Choose: tune.Choose,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: tune.Choose,
 			Cores: n, Threads: 1, FetchByAddress: true,
 		})
 		j[r] = c

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
+	"github.com/tutti-go/tutti/plan"
 )
 
 // join connects to every peer and learns where its control region is.
@@ -45,15 +46,15 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 			return err
 		}
 	}
-	c.mapped = c.allMapped()
+	if err := c.findNodes(); err != nil {
+		return err
+	}
 	if err := c.agreeOnAttach(ctx, ex); err != nil {
 		return err
 	}
-	if !c.mapped {
-		for rank, l := range c.links {
-			if rank != c.rank {
-				c.links[rank] = &sharedLink{link: l}
-			}
+	for rank, l := range c.links {
+		if !c.near(rank) {
+			c.links[rank] = &sharedLink{link: l}
 		}
 	}
 	return nil
@@ -118,6 +119,42 @@ func (c *Comm) mapControl(ctx context.Context, rank int) error {
 	return nil
 }
 
+// near reports whether a rank's control region is within load and store: that
+// of this rank itself, and of the others of its node.
+func (c *Comm) near(rank int) bool { return c.controls[rank] != nil }
+
+// findNodes learns who is near whom, and holds the fabric to what it was said
+// to be.
+func (c *Comm) findNodes() error {
+	c.mapped = c.allMapped()
+	switch {
+	case c.nodes == nil && c.mapped:
+		c.nodes = plan.OneNode(c.size)
+	case c.nodes == nil:
+		c.nodes = plan.Apart(c.size)
+	}
+	if len(c.nodes) != c.size {
+		return fmt.Errorf("the nodes of %d ranks are given, of %d", len(c.nodes), c.size)
+	}
+	c.nodeCount, c.neighbours = c.nodes.Count(), mostOfANode(c.nodes)
+	for rank := range c.size {
+		if c.near(rank) != c.nodes.Together(rank, c.rank) {
+			return fmt.Errorf("rank %d is on node %d and this rank on node %d, and that %s maps its memory is %v",
+				rank, c.nodes[rank], c.nodes[c.rank], c.family.fabric.Medium(), c.near(rank))
+		}
+	}
+	return nil
+}
+
+// mostOfANode returns how many ranks the largest node has.
+func mostOfANode(nodes plan.Nodes) int {
+	most := 0
+	for _, ranks := range nodes.Members() {
+		most = max(most, len(ranks))
+	}
+	return most
+}
+
 // allMapped reports whether all ranks' regions are within load and store.
 func (c *Comm) allMapped() bool {
 	for rank, m := range c.mappers {
@@ -175,6 +212,7 @@ func (c *Comm) lostPeer(rank int, err error) { c.failures.lost(rank, err) }
 // notify raises this rank's progress at a peer. A peer that has closed its
 // communicator needs to know no more.
 func (c *Comm) notify(rank int, progress uint64) error {
+	c.told[rank] = progress
 	return c.unlessGone(c.links[rank].Notify(mem.Remote{Region: c.peerRegions[rank], Offset: c.layout.mirror(c.rank)}, progress))
 }
 

@@ -52,7 +52,10 @@ const (
 	slotStart   = 1152
 	slotStride  = slotBytes + 640
 
+	// Where not all ranks are mapped, calls use the two halves of scratch in
+	// turn, see enter.
 	scratchBytes = 8 << 20
+	scratchHalf  = scratchBytes / 2
 	pageBytes    = 4096
 )
 

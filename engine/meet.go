@@ -54,8 +54,8 @@ func (c *Comm) shows(k *call) bool {
 	return c.choose(k, c.request(k)).IsOneShot()
 }
 
-// arrive tells everybody that this rank has entered the call, where nothing is
-// mapped.
+// arrive tells everybody that this rank has entered the call and what it
+// calls, where not all are mapped.
 func (c *Comm) arrive() error {
 	at := c.layout.notice(c.rank, c.met)
 	mine := c.notices[c.met&1][c.rank]
@@ -63,14 +63,19 @@ func (c *Comm) arrive() error {
 		if rank == c.rank {
 			continue
 		}
+		if c.near(rank) {
+			copyBytes(c.controls[rank][at:], mine)
+			continue
+		}
 		err := l.Put(mem.Remote{Region: c.peerRegions[rank], Offset: at}, mine)
 		if err == nil {
-			err = l.Notify(mem.Remote{Region: c.peerRegions[rank], Offset: c.layout.mirror(c.rank)}, c.base+plan.Arrived)
+			err = c.notify(rank, c.base+plan.Arrived)
 		}
 		if err := c.unlessGone(err); err != nil {
 			return err
 		}
 	}
+	c.own.Raise(c.base + plan.Arrived)
 	return nil
 }
 
@@ -183,9 +188,6 @@ func (c *Comm) rowsOfAll() [][]uint64 {
 // allReachable reports whether every buffer of the current call that its plan
 // may want peers to touch is one that they can map.
 func (c *Comm) allReachable() bool {
-	if !c.mapped {
-		return false
-	}
 	for rank := range c.size {
 		if !c.reachable(rank) {
 			return false

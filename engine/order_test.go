@@ -92,7 +92,7 @@ func openOrdered(t *testing.T, m medium, n int, collective plan.Collective, name
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, FixedOrder: true,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, FixedOrder: true,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
 			Choose: func(r tune.Request) tune.Choice {
 				choice := tune.Choose(r)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -22,9 +23,9 @@ type programKey struct {
 type program struct {
 	name       string
 	collective plan.Collective
-	reach      plan.Reach
-	chunks     int // of a block
-	scratch    int // scratch chunks of each rank
+	reach      plan.Reach // within nodes
+	chunks     int        // of a block
+	scratch    int        // scratch chunks of each rank
 	depth      int
 	tileBytes  int // as chosen, cut so that the scratch fits
 	stride     uint64
@@ -108,14 +109,14 @@ func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
 	key := programKey{choice.Algo, k.root, choice.Depth}
 	p, ok := c.programs[key]
 	if !ok {
-		made, err := c.cfg.Plan(choice.Algo, c.size, k.root)
+		made, err := c.cfg.Plan(choice.Algo, c.nodes, k.root)
 		if err != nil {
 			return nil, err
 		}
 		if c.cfg.FixedOrder && !made.RankOrder() {
 			return nil, k.bad("%s does not combine in rank order, as a fixed order demands", made.Name)
 		}
-		lowered, err := plan.Lower(made, choice.Depth)
+		lowered, err := c.lower(made, choice.Depth)
 		if err != nil {
 			return nil, err
 		}
@@ -126,33 +127,46 @@ func (c *Comm) program(k *call, choice tune.Choice) (*program, error) {
 	}
 	unit := k.wire.unit()
 	p.tileBytes = max(choice.TileBytes, unit)
+	room := scratchBytes
+	if !c.mapped {
+		room = scratchHalf
+	}
 	if slots := p.scratch * p.depth; slots > 0 {
-		p.tileBytes = min(p.tileBytes, scratchBytes/slots)
+		p.tileBytes = min(p.tileBytes, room/slots)
 	}
 	p.tileBytes -= p.tileBytes % unit
 	if p.tileBytes == 0 {
-		return nil, fmt.Errorf("%s needs %d pieces of scratch, more than %d bytes hold", p.name, p.scratch*p.depth, scratchBytes)
+		return nil, fmt.Errorf("%s needs %d pieces of scratch, more than %d bytes hold", p.name, p.scratch*p.depth, room)
 	}
 	return p, nil
+}
+
+// lower cuts a plan into programs for the nodes that there are.
+func (c *Comm) lower(p *plan.Plan, depth int) (*plan.Lowered, error) {
+	if c.mapped {
+		return plan.Lower(p, depth)
+	}
+	lowered, err := plan.LowerOver(p, depth, c.nodes)
+	var check *plan.CheckError
+	if errors.As(err, &check) && check.Kind == plan.OutOfReach {
+		return nil, &ArgumentError{p.Collective.String(), fmt.Sprintf(
+			"%s reads and writes memory of other ranks, which over %s can only be put to: %s",
+			p.Name, c.family.fabric.Medium(), check.Detail)}
+	}
+	return lowered, err
 }
 
 // resolve turns this rank's lowered program into one that can run.
 func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	n := c.size
 	p := &program{
-		name: l.Plan.Name, collective: l.Plan.Collective, reach: l.Plan.Reach(),
+		name: l.Plan.Name, collective: l.Plan.Collective,
 		chunks: l.Plan.Chunks, scratch: l.Plan.Scratch, depth: l.Depth,
 		stride: uint64(l.Stride), maxSkew: l.MaxSkew(), ranks: n,
 		bases: make([]unsafe.Pointer, 3*n), addresses: make([]uintptr, 3*n), far: make([]bool, 3*n),
 	}
-	if !c.mapped && !p.reach.PutOnly() {
-		return nil, &ArgumentError{p.collective.String(), fmt.Sprintf("%s needs mapped memory, which %s does not give", p.name, c.family.fabric.Medium())}
-	}
-	for rank, control := range c.controls {
-		if control != nil {
-			p.setBase(plan.Scratch, rank, control[c.layout.scratch:])
-		}
-	}
+	p.reach, _ = l.Plan.ReachOver(c.nodes)
+	c.placeScratch(p)
 	p.touches, p.touchedBy = neighbours(l, c.rank)
 	data := dataOf(l.Plan)
 	for _, a := range l.Programs[c.rank].Actions {
@@ -163,6 +177,19 @@ func (c *Comm) resolve(l *plan.Lowered) (*program, error) {
 	}
 	return p, nil
 }
+
+// placeScratch points the program at the part of every mapped scratch that the
+// next call uses.
+func (c *Comm) placeScratch(p *program) {
+	for rank, control := range c.controls {
+		if control != nil {
+			p.setBase(plan.Scratch, rank, control[c.scratchAt():])
+		}
+	}
+}
+
+// scratchAt is where the scratch of the next call begins in control regions.
+func (c *Comm) scratchAt() int { return c.layout.scratch + int(c.half)*scratchHalf }
 
 // neighbours returns the ranks whose memory a rank reads or writes, and those
 // that read or write its own.
@@ -230,7 +257,7 @@ func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, what piece) action
 	for _, q := range a.Dsts {
 		out.dsts = append(out.dsts, c.operand(l.Plan, q))
 		if q.Rank != c.rank {
-			out.peer, out.put = q.Rank, !c.mapped
+			out.peer, out.put = q.Rank, !c.near(q.Rank)
 		}
 	}
 	for _, q := range a.Srcs {
@@ -242,8 +269,10 @@ func (c *Comm) resolveAction(l *plan.Lowered, a *plan.Action, what piece) action
 	for _, w := range a.Waits {
 		out.waits = append(out.waits, resolveWait(l, w))
 	}
-	if !c.mapped {
-		out.notify = a.Peers
+	for _, rank := range a.Peers {
+		if !c.near(rank) {
+			out.notify = append(out.notify, rank)
+		}
 	}
 	return out
 }
@@ -331,5 +360,5 @@ func (p *program) farAt(o *operand, t int) uintptr {
 
 // remoteAt is tile t of an operand in a peer's scratch that is reached by Put.
 func (c *Comm) remoteAt(p *program, o *operand, t int) mem.Remote {
-	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.layout.scratch + p.tileOf(o, t)}
+	return mem.Remote{Region: c.peerRegions[o.rank], Offset: c.scratchAt() + p.tileOf(o, t)}
 }

@@ -119,7 +119,7 @@ func newLab(t *testing.T, m medium, n int) *lab {
 	l.job = make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.New, Choose: choose,
+			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: choose,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
 			FetchByAddress: n%2 == 0,  // both ways of long messages
 			CacheBytes:     128 << 10, // results stay in the cache, or go past it

@@ -54,7 +54,8 @@ func (c *Comm) request(k *call) tune.Request {
 	return tune.Request{
 		Collective: k.collective, Bytes: k.block, Ranks: c.size, Crowded: c.crowded,
 		Uneven: k.vector, Ordered: c.cfg.FixedOrder, Coded: k.wire != WireFull,
-		MappedScratch: c.mapped, Attach: c.family.attach,
+		MappedScratch: c.mapped, Nodes: c.nodeCount, Neighbours: c.neighbours,
+		Attach: c.family.attach,
 	}
 }
 
@@ -82,21 +83,34 @@ func (c *Comm) run(ctx context.Context, k *call) error {
 		}
 	}
 	if !c.mapped && !k.vector {
-		c.shape.uniform(k.block)
-		p, err := c.program(k, c.choose(k, c.request(k)))
-		if err != nil {
-			return err
+		request := c.request(k)
+		request.Blind = true
+		if choice := c.choose(k, request); choice.Algo != "" {
+			return c.runAtOnce(ctx, k, choice)
 		}
-		if err := c.arriveAt(ctx, p); err != nil {
-			return err
-		}
-		return c.execute(ctx, p, k)
 	}
 	shown, err := c.meet(ctx, k)
 	if err != nil {
 		return err
 	}
 	return c.runNoticed(ctx, k, shown)
+}
+
+// runAtOnce runs a call of blocks of one size where not all ranks are mapped,
+// without meeting them first.
+func (c *Comm) runAtOnce(ctx context.Context, k *call, choice tune.Choice) error {
+	c.shape.uniform(k.block)
+	p, err := c.program(k, choice)
+	if err != nil {
+		return err
+	}
+	if p.reach.PeerData {
+		return k.bad("%s reads and writes the buffers of others in place, and has been chosen before they gave notice of them", p.name)
+	}
+	if err := c.enter(ctx, p); err != nil {
+		return err
+	}
+	return c.execute(ctx, p, k)
 }
 
 // runVector takes a v form from the door to its return.
@@ -178,18 +192,39 @@ func (c *Comm) knock(ctx context.Context, k *call, n *knock) error {
 	return c.door.call(ctx, c.waiters, n, k.in, k.out)
 }
 
-// arriveAt is meet where nothing is mapped and nobody needs to know more than
-// that the scratch of the last call is free: only those who exchange bytes
-// tell each other.
-func (c *Comm) arriveAt(ctx context.Context, p *program) error {
+// enter is meet where not all ranks are mapped and nobody needs to know more
+// than that the scratch it writes to is free.
+//
+// Programs use the two halves of scratch in turn. So what a rank puts into the
+// memory of one of another node it may put as soon as nobody is at work there
+// in the call before the last: when it has heard of that rank in the last one.
+// Mostly it has, from the last call itself, and enters at once. A rank that has
+// not told a peer in the last call of anything tells it now that it has come.
+//
+// The scratch of a rank is also used by the others of its node. Those meet at
+// the start of every call, which costs little; so whatever a rank tells others
+// in a call, it tells when its whole node has finished the call before.
+func (c *Comm) enter(ctx context.Context, p *program) error {
+	c.own.Raise(c.base + plan.Arrived)
+	for rank, seen := range c.seen {
+		if rank != c.rank && c.near(rank) {
+			if err := c.waiters[rank].Wait(ctx, seen, c.base+plan.Arrived); err != nil {
+				return err
+			}
+		}
+	}
 	for _, rank := range p.touchedBy {
-		if err := c.notify(rank, c.base+plan.Arrived); err != nil {
-			return err
+		if !c.near(rank) && c.told[rank] < c.before {
+			if err := c.notify(rank, c.base+plan.Arrived); err != nil {
+				return err
+			}
 		}
 	}
 	for _, rank := range p.touches {
-		if err := c.waiters[rank].Wait(ctx, c.seen[rank], c.base+plan.Arrived); err != nil {
-			return err
+		if !c.near(rank) {
+			if err := c.waiters[rank].Wait(ctx, c.seen[rank], c.before); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -216,6 +251,7 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 	p.pieceUnit = k.wire.unit()
 	p.tiles = p.tilesFor(c.shape.largest)
 	p.streams = c.mapped && c.footprint() >= c.streamFrom(p)
+	c.placeScratch(p)
 	p.setBase(plan.In, c.rank, k.in)
 	p.setBase(plan.Out, c.rank, k.out)
 	if p.reach.PeerData {
@@ -231,6 +267,9 @@ func (c *Comm) bind(ctx context.Context, p *program, k *call) error {
 			p.setBase(plan.Out, c.rank, c.out.view)
 		}
 		for _, rank := range p.touches {
+			if !c.near(rank) {
+				continue
+			}
 			if err := c.bindPeer(ctx, p, rank); err != nil {
 				return err
 			}

@@ -212,9 +212,11 @@ func (c *Comm) newGroup(members []int) (*Comm, error) {
 // the parent's.
 func (c *Comm) connect(ctx context.Context, members []int, cards []card) error {
 	world := make(map[int]int, len(members)) // from ranks of the fabric to ours
+	of := make([]int, len(members))          // by rank: its node among the parent's
 	for rank, theirs := range members {
 		c.fabricRanks = append(c.fabricRanks, c.parent.fabricRank(theirs))
 		world[c.fabricRanks[rank]] = rank
+		of[rank] = c.parent.nodes[theirs]
 		c.peerRegions[rank] = mem.RegionID(cards[theirs].control)
 		if rank == c.rank {
 			continue
@@ -225,7 +227,10 @@ func (c *Comm) connect(ctx context.Context, members []int, cards []card) error {
 			return err
 		}
 	}
-	c.mapped = c.allMapped()
+	c.nodes = plan.NodesOf(of)
+	if err := c.findNodes(); err != nil {
+		return err
+	}
 	c.forgetLost = c.family.fabric.Lost(func(peer int, err error) {
 		if rank, ok := world[peer]; ok {
 			c.failures.lost(rank, err)

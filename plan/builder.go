@@ -13,10 +13,14 @@ import (
 // Out that are one memory in place count as the same, and reading In after Out
 // was written there is a mistake. The first mistake is kept and returned by [Builder.Plan]; what
 // follows it is ignored.
+//
+// Over a grouping of the ranks, see [NewOver], it holds every step to what is
+// within reach.
 type Builder struct {
-	p    Plan
-	deps *tracker
-	err  error
+	p     Plan
+	nodes Nodes // nil: anything is within reach
+	deps  *tracker
+	err   error
 }
 
 // NewBuilder returns a builder of an empty plan, with the given number of
@@ -31,6 +35,20 @@ func NewRooted(name string, collective Collective, ranks, root, chunks int) *Bui
 	b.deps = newTracker(&b.p)
 	if err := b.p.checkHeader(); err != nil {
 		b.err = err
+	}
+	return b
+}
+
+// NewOver is NewRooted for a plan that runs over the grouping, in the sense of
+// [Plan.ReachOver]. A step that is not within reach is a mistake. What a put
+// brings from another node, the rank whose memory it is must be the first to
+// use: it alone is told that the bytes are there. Others of its node come after
+// that use, also where they only read.
+func NewOver(name string, collective Collective, nodes Nodes, root, chunks int) *Builder {
+	b := NewRooted(name, collective, len(nodes), root, chunks)
+	b.nodes = nodes
+	if detail := nodes.fault(len(nodes)); detail != "" && b.err == nil {
+		b.err = b.p.fault(Malformed, -1, "%s", detail)
 	}
 	return b
 }
@@ -78,8 +96,41 @@ func (b *Builder) add(rank int, op Op, dsts, srcs []Place) {
 		}
 	}
 	s.After = b.deps.after(s.Srcs, s.Dsts)
+	if b.nodes != nil {
+		if detail := b.over(&s); detail != "" {
+			b.fail(id, "%s", detail)
+			return
+		}
+	}
 	b.deps.add(id, s.Srcs, s.Dsts)
 	b.p.Steps = append(b.p.Steps, s)
+}
+
+// over holds a step to the grouping: it is within reach, and comes after who is
+// told that the bytes from another node are there. It returns what is wrong.
+func (b *Builder) over(s *Step) string {
+	if q := s.stranger(b.nodes); q != nil && !s.isPutAcross(b.nodes) {
+		return fmt.Sprintf("rank %d reaches %v, of another node, only by a put into scratch", s.Rank, *q)
+	}
+	for _, places := range [][]Place{s.Srcs, s.Dsts} {
+		for _, q := range places {
+			if q.Buf != Scratch || q.Rank == s.Rank {
+				continue
+			}
+			e := b.deps.at(q)
+			if !e.written || !b.p.Steps[e.writer].isPutAcross(b.nodes) {
+				continue
+			}
+			i := slices.IndexFunc(e.readers, func(id StepID) bool { return b.p.Steps[id].Rank == q.Rank })
+			if i < 0 {
+				return fmt.Sprintf("rank %d uses %v, which came from another node, before rank %d has", s.Rank, q, q.Rank)
+			}
+			if at, ok := slices.BinarySearch(s.After, e.readers[i]); !ok {
+				s.After = slices.Insert(s.After, at, e.readers[i])
+			}
+		}
+	}
+	return ""
 }
 
 func (b *Builder) fail(id StepID, format string, args ...any) {

@@ -13,6 +13,11 @@
 //   - verify: [Lowered.Verify] proves for every number of tiles that the
 //     programs neither deadlock nor race and compute what the plan says.
 //
+// A plan is for any medium on which it is within reach: all ranks map each
+// other's memory, or none does, or only those of one node do. In the last case
+// [Nodes] groups the ranks; [NewOver] authors over a grouping, [Plan.ReachOver]
+// asks, and [LowerOver] lowers.
+//
 // Everything here is a pure function of its arguments and safe for
 // concurrent use; a [Builder] belongs to one goroutine. [Plan.String] and
 // [Parse] are the text form, described in docs/plan-format.md.

@@ -38,12 +38,19 @@ const (
 	// NotSynchronized: a rank may leave a barrier that another has not
 	// entered.
 	NotSynchronized
+	// OutOfReach: a step touches the memory of a rank of another node
+	// otherwise than by a put into its scratch.
+	OutOfReach
+	// NotArrived: a rank touches scratch in which another may still be at
+	// work in the call before.
+	NotArrived
 	numKinds
 )
 
 var kindNames = [numKinds]string{
 	"malformed", "unordered", "unwritten", "wrong result", "not identical",
 	"deadlock", "unsignalled", "race", "undelivered", "early finish", "not synchronized",
+	"out of reach", "not arrived",
 }
 
 // String returns the kind in lower case words.

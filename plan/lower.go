@@ -39,6 +39,10 @@ type Program struct {
 	Finish []Wait
 	// MaxSkew is the largest skew of the actions.
 	MaxSkew int
+	// Arrive are ranks of other nodes that must have arrived before the rank
+	// starts its first action, and Told those that its own arrival must be
+	// told, both in ascending order.
+	Arrive, Told []int
 }
 
 // Lowered is a plan cut into one program for each rank. It is still data.
@@ -66,14 +70,30 @@ type Program struct {
 // and other ranks are not notified before the source is free again.
 //
 // Tile t of scratch chunk s is slot t mod Depth of that chunk. Scratch is
-// reused from call to call without a further wait, on one condition: no rank
-// starts the first action of a call before every rank has arrived, not only
-// those that it touches, since a rank that it does not touch in this call
-// may still be at work in its scratch from the last one. A rank arrives only
-// after it has finished its previous call. A barrier needs no arrival for
-// what it promises; but its tokens are scratch too.
+// reused from call to call without a further wait, whatever the calls are, on
+// these conditions:
+//
+//   - a rank arrives only after it has finished its previous call, and tells
+//     ranks of other nodes, those in Told, only after all ranks of its own node
+//     have arrived;
+//   - it starts its first action only after all ranks of its node have arrived,
+//     and those in Arrive, one of each other node that it puts to.
+//
+// So whoever touches a rank's scratch knows that nobody is at work there any
+// more: whoever can load and store there has arrived, and that rank has itself
+// waited for all that was put there, before it finished. On one node that means
+// that no rank starts before every rank has arrived, also those that it does
+// not touch: they may still be at work in its scratch. A barrier needs no
+// arrival for what it promises; but its tokens are scratch too.
+//
+// Arrivals at a superset of these ranks will do as well, and so will a medium
+// that maps more than Nodes says.
 type Lowered struct {
-	Plan  *Plan
+	Plan *Plan
+	// Nodes is the grouping that the programs run over: what is put to another
+	// node travels a network. If it is nil, all ranks map each other's memory,
+	// or none does where the programs need nothing mapped.
+	Nodes Nodes
 	Depth int // slots of each scratch chunk
 	// Stride is the number of values that one iteration takes: the largest
 	// number of actions of a program, and at least 1.
@@ -108,8 +128,15 @@ func (l *Lowered) End(tiles int) uint64 {
 	return Arrived + uint64(tiles+l.MaxSkew())*uint64(l.Stride)
 }
 
-// Lower cuts a plan into programs, with depth slots for each scratch chunk.
-// The plan must pass [Plan.Check]; Lower itself checks only the structure.
+// Lower is [LowerOver] with the grouping that the plan's reach demands: for a
+// plan that needs nothing mapped, every rank is a node of its own; for any
+// other, all are one. The former's programs run over any grouping.
+func Lower(p *Plan, depth int) (*Lowered, error) { return LowerOver(p, depth, nil) }
+
+// LowerOver cuts a plan into programs, with depth slots for each scratch chunk,
+// for ranks that are grouped into nodes; nil is as in [Lower]. The plan must run
+// over the grouping, see [Plan.ReachOver]; otherwise the error is a
+// [*CheckError] of the kind [OutOfReach]. The plan must pass [Plan.Check]; Lower itself checks only the structure.
 //
 // Each rank keeps its steps in the plan's order. An action that depends on
 // another rank's gets a larger skew than that one, so that the two ranks
@@ -117,7 +144,7 @@ func (l *Lowered) End(tiles int) uint64 {
 // long for depth slots to allow that, the skews stay equal. Either way every
 // wait is for an earlier iteration, or for an earlier step of the same
 // iteration, so the programs cannot deadlock.
-func Lower(p *Plan, depth int) (*Lowered, error) {
+func LowerOver(p *Plan, depth int, nodes Nodes) (*Lowered, error) {
 	if err := p.checkStructure(); err != nil {
 		return nil, err
 	}
@@ -127,9 +154,20 @@ func Lower(p *Plan, depth int) (*Lowered, error) {
 	if depth < 1 {
 		return nil, p.fault(Malformed, -1, "depth is %d, want at least 1", depth)
 	}
-	lo := &lowering{p: p, depth: depth, action: make([]int, len(p.Steps)), reuse: reuses(p)}
+	if nodes == nil {
+		nodes = p.Reach().nodes(p.Ranks)
+	} else if detail := nodes.fault(p.Ranks); detail != "" {
+		return nil, p.fault(Malformed, -1, "%s", detail)
+	}
+	for id := range p.Steps {
+		s := &p.Steps[id]
+		if q := s.stranger(nodes); q != nil && !s.isPutAcross(nodes) {
+			return nil, p.fault(OutOfReach, id, "reaches %v, of another node, otherwise than by a put into scratch", *q)
+		}
+	}
+	lo := &lowering{p: p, nodes: nodes, depth: depth, action: make([]int, len(p.Steps)), reuse: reuses(p)}
 	lo.skews()
-	l := &Lowered{Plan: p, Depth: depth, Stride: 1, Programs: make([]Program, p.Ranks)}
+	l := &Lowered{Plan: p, Nodes: nodes, Depth: depth, Stride: 1, Programs: make([]Program, p.Ranks)}
 	for r := range l.Programs {
 		l.Programs[r].Rank = r
 	}
@@ -145,12 +183,14 @@ func Lower(p *Plan, depth int) (*Lowered, error) {
 	}
 	lo.waits(l)
 	notify(l)
+	arrivals(l)
 	return l, nil
 }
 
 // A lowering is the state of Lower: what it has found out about each step.
 type lowering struct {
 	p      *Plan
+	nodes  Nodes
 	depth  int
 	reuse  []reuse
 	skew   []int // by step
@@ -185,6 +225,29 @@ func reuses(p *Plan) []reuse {
 		rs = append(rs, reuse{e.first, users})
 	}
 	return rs
+}
+
+// arrivals fills in Arrive and Told. Whichever rank of another node tells it,
+// all of that node have arrived, so one is enough: of those that the rank puts
+// to, the one whose turn it is, so that not all wait for the same.
+func arrivals(l *Lowered) {
+	for r := range l.Programs {
+		to := map[int][]int{} // by node
+		for j := range l.Programs[r].Actions {
+			for _, q := range l.Programs[r].Actions[j].Dsts {
+				k := l.Nodes[q.Rank]
+				if i, ok := slices.BinarySearch(to[k], q.Rank); !ok && k != l.Nodes[r] {
+					to[k] = slices.Insert(to[k], i, q.Rank)
+				}
+			}
+		}
+		for _, ranks := range to {
+			q := ranks[r%len(ranks)]
+			l.Programs[r].Arrive = append(l.Programs[r].Arrive, q)
+			l.Programs[q].Told = append(l.Programs[q].Told, r) // ascending, as r is
+		}
+		slices.Sort(l.Programs[r].Arrive)
+	}
 }
 
 // notify fills in Signal and Peers from the waits.

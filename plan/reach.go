@@ -22,6 +22,8 @@ package plan
 //   - scratch is mapped and the callers' buffers can be copied to and from, if
 //     [Reach.AttachOnly];
 //   - scratch and the callers' buffers are mapped: always.
+//
+// Where only some ranks map each other's memory, see [Plan.ReachOver].
 type Reach struct {
 	// PeerData: a step reads or writes a peer's In or Out. A put into a
 	// peer's Out counts, since the peer must expose its buffer.
@@ -65,16 +67,52 @@ func (p *Plan) Reach() Reach {
 	return r
 }
 
-// reach returns what the programs need, which may differ from their plan.
-func (l *Lowered) reach() Reach {
-	var r Reach
-	for i := range l.Programs {
-		for j := range l.Programs[i].Actions {
-			a := &l.Programs[i].Actions[j]
-			r.add(&Step{Rank: i, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs})
+// ReachOver reports whether the plan runs where only ranks of one node map each
+// other's memory: every place that a step touches is in the executing rank's
+// own node, or the step is a put to the Scratch of a rank of another node. If
+// so, inside is what the steps need within the nodes; a put to another node
+// does not count there. Over one node that is [Plan.Reach], and over nodes of
+// one rank each, ok is [Reach.PutOnly]. It panics unless nodes has a node for
+// every rank.
+func (p *Plan) ReachOver(nodes Nodes) (inside Reach, ok bool) {
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		switch q := s.stranger(nodes); {
+		case q == nil:
+			inside.add(s)
+		case !s.isPutAcross(nodes):
+			return Reach{}, false
 		}
 	}
-	return r
+	return inside, true
+}
+
+// stranger returns a place of the step that is in another node than the
+// executing rank, or nil.
+func (s *Step) stranger(nodes Nodes) *Place {
+	for _, places := range [][]Place{s.Srcs, s.Dsts} {
+		for i := range places {
+			if !nodes.Together(places[i].Rank, s.Rank) {
+				return &places[i]
+			}
+		}
+	}
+	return nil
+}
+
+// isPutAcross reports whether the step is a put to the Scratch of a rank of
+// another node, the one way in which nodes reach each other.
+func (s *Step) isPutAcross(nodes Nodes) bool {
+	return s.IsPut() && s.Dsts[0].Buf == Scratch && !nodes.Together(s.Rank, s.Dsts[0].Rank)
+}
+
+// nodes returns the weakest grouping on which a plan with this reach can be
+// run, as far as no grouping is given.
+func (r Reach) nodes(ranks int) Nodes {
+	if r.PutOnly() {
+		return Apart(ranks)
+	}
+	return OneNode(ranks)
 }
 
 func (r *Reach) add(s *Step) {

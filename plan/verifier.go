@@ -21,14 +21,17 @@ func (k knowledge) join(o knowledge) {
 }
 
 // A location is memory under observation: its last write, the reads since,
-// and a put that its owner has not yet been notified of.
+// and whether that write was a put from another node.
 type location struct {
 	written bool
 	writer  moment
 	readers []moment
-	pending bool
-	put     moment
+	put     bool
 }
+
+// A hearing is a moment in a tile at which a rank has waited for another one's
+// action at position upto-1.
+type hearing struct{ pos, upto uint16 }
 
 // A verifier runs the programs tile by tile. That is one of the orders that
 // the programs allow, as far as they are proved by paths that never go back
@@ -37,7 +40,7 @@ type location struct {
 type verifier struct {
 	l     *Lowered
 	ranks int
-	wire  bool // puts may travel a network
+	nodes Nodes
 	vals  *values
 	chain [][]int
 	pos   [][]uint16 // by rank and action: its position in the chain
@@ -45,8 +48,8 @@ type verifier struct {
 
 	known   [][]uint16 // by tile: the knowledge of all actions, one after the other
 	rolling []knowledge
-	heard   [][]uint16 // by rank: chain positions shown by its own waits for this tile
-	past    [][]int    // by rank and earlier tile: chain actions already joined
+	heard   []map[[2]int][]hearing // by tile, then by waiter and rank waited for: ascending
+	past    [][]int                // by rank and earlier tile: chain actions already joined
 
 	mem     *memory
 	user    []location // of this tile
@@ -56,13 +59,12 @@ type verifier struct {
 func newVerifier(l *Lowered) *verifier {
 	n := len(l.Programs)
 	v := &verifier{
-		l: l, ranks: n, wire: l.reach().PutOnly(),
+		l: l, ranks: n, nodes: l.nodes(),
 		vals:    newValues(n, l.Plan.Collective),
 		chain:   make([][]int, n),
 		pos:     make([][]uint16, n),
 		first:   make([]int, n+1),
 		rolling: make([]knowledge, n),
-		heard:   make([][]uint16, n),
 		past:    make([][]int, n),
 		scratch: make([]location, n*l.Plan.Scratch*l.Depth),
 	}
@@ -88,11 +90,11 @@ func (v *verifier) at(rank, action, tile int) knowledge {
 func (v *verifier) tile(t int) error {
 	n := v.ranks
 	v.known = append(v.known, make([]uint16, v.first[n]*(t+1)*n))
+	v.heard = append(v.heard, map[[2]int][]hearing{})
 	v.mem = newMemory(v.l.Plan, v.vals)
 	v.user = make([]location, n*v.l.Plan.cells())
 	for r := range n {
 		v.rolling[r] = make(knowledge, (t+1)*n)
-		v.heard[r] = make([]uint16, n)
 		v.past[r] = make([]int, t)
 	}
 	done := make([]int, n) // by rank: actions of its chain
@@ -161,7 +163,7 @@ func (v *verifier) action(r, j, t int) error {
 		}
 		v.learn(k, w.Rank, w.Action, t-w.Lag)
 		if w.Lag == 0 {
-			v.hear(r, w)
+			v.hear(r, j, t, w)
 		}
 	}
 	copy(v.at(r, j, t), k)
@@ -174,7 +176,7 @@ func (v *verifier) action(r, j, t int) error {
 	}
 	s := Step{Rank: r, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs}
 	for _, q := range a.Dsts {
-		if err := v.write(me, j, q, k, v.wire && s.IsPut()); err != nil {
+		if err := v.write(me, j, q, k, s.isPutAcross(v.nodes)); err != nil {
 			return err
 		}
 	}
@@ -185,8 +187,31 @@ func (v *verifier) action(r, j, t int) error {
 	return nil
 }
 
-func (v *verifier) hear(r int, w Wait) {
-	v.heard[r][w.Rank] = max(v.heard[r][w.Rank], v.pos[w.Rank][w.Action]+1)
+// hear records that rank r waits for another node's action in its own action j
+// on tile t, or at the end of its chain.
+func (v *verifier) hear(r, j, t int, w Wait) {
+	if v.nodes.Together(r, w.Rank) {
+		return
+	}
+	h := hearing{uint16(len(v.chain[r])), v.pos[w.Rank][w.Action] + 1}
+	if j >= 0 {
+		h.pos = v.pos[r][j]
+	}
+	pair := [2]int{r, w.Rank}
+	if hs := v.heard[t][pair]; len(hs) == 0 || hs[len(hs)-1].upto < h.upto {
+		v.heard[t][pair] = append(hs, h)
+	}
+}
+
+// hears returns the position in its chain at which the rank first waits, on the
+// put's tile, for the rank that put.
+func (v *verifier) hears(rank int, put moment) (pos uint16, ok bool) {
+	for _, h := range v.heard[put.tile][[2]int{rank, put.rank}] {
+		if h.upto > put.pos {
+			return h.pos, true
+		}
+	}
+	return 0, false
 }
 
 // compute evaluates the action in both memories.
@@ -236,10 +261,7 @@ func (v *verifier) read(me moment, j int, q Place, k knowledge) error {
 		return v.race(me, j, "reads", q, "write", loc.writer)
 	}
 	loc.readers = append(loc.readers, me)
-	if me.rank == q.Rank {
-		return v.delivered(me, j, q, loc)
-	}
-	return nil
+	return v.delivered(me, j, q, loc, k)
 }
 
 func (v *verifier) write(me moment, j int, q Place, k knowledge, put bool) error {
@@ -253,33 +275,36 @@ func (v *verifier) write(me moment, j int, q Place, k knowledge, put bool) error
 		}
 	}
 	// Puts of one rank into one peer arrive in order.
-	if !put || !loc.pending || loc.put.rank != me.rank {
-		if err := v.delivered(me, j, q, loc); err != nil {
+	if !put || loc.writer.rank != me.rank {
+		if err := v.delivered(me, j, q, loc, k); err != nil {
 			return err
 		}
 	}
-	loc.written, loc.writer, loc.readers = true, me, loc.readers[:0]
-	loc.pending, loc.put = put, me
+	loc.written, loc.writer, loc.readers, loc.put = true, me, loc.readers[:0], put
 	return nil
 }
 
-// delivered shows that a pending put into the location has reached its
-// owner: that the owner is the one who comes here, and has waited for the
-// rank that put.
-func (v *verifier) delivered(me moment, j int, q Place, loc *location) error {
-	if !loc.pending {
+// delivered shows of a put from another node into the location that it is
+// there: the rank whose memory it is has waited for the rank that put, and is
+// the one that comes here, or did so before.
+func (v *verifier) delivered(me moment, j int, q Place, loc *location, k knowledge) error {
+	if !loc.put {
 		return nil
 	}
-	if me.rank != q.Rank || loc.put.tile != me.tile || v.heard[me.rank][loc.put.rank] <= loc.put.pos {
-		return v.l.fault(Undelivered, me.rank, j, me.tile, "uses %v, which rank %d put there, without a wait for rank %d", q, loc.put.rank, loc.put.rank)
+	put := loc.writer
+	pos, ok := v.hears(q.Rank, put)
+	heard := moment{q.Rank, put.tile, pos}
+	if !ok || heard != me && !v.knows(k, heard) {
+		return v.l.fault(Undelivered, me.rank, j, me.tile, "uses %v, which rank %d put there, without a wait of rank %d for rank %d",
+			q, put.rank, q.Rank, put.rank)
 	}
-	loc.pending = false
 	return nil
 }
 
 // finish shows what holds when the ranks return: all that peers do to their
-// In and Out, and in a barrier the entry of all others, has happened. It
-// looks at the last tile alone, so that it holds for a single tile too.
+// In and Out, all puts from other nodes into their Scratch, and in a barrier the
+// entry of all others, has happened. It looks at the last tile alone, so that it
+// holds for a single tile too.
 func (v *verifier) finish() error {
 	last := v.l.Depth
 	known := make([]knowledge, v.ranks)
@@ -287,7 +312,7 @@ func (v *verifier) finish() error {
 		k := v.rolling[r]
 		for _, w := range v.l.Programs[r].Finish {
 			v.learn(k, w.Rank, w.Action, last)
-			v.hear(r, w)
+			v.hear(r, -1, last, w)
 		}
 		known[r] = k[last*v.ranks:]
 	}
@@ -303,11 +328,8 @@ func (v *verifier) finish() error {
 			}
 		}
 	}
-	for i := range v.user {
-		r, loc := i/v.mem.cells, &v.user[i]
-		if loc.pending && v.heard[r][loc.put.rank] <= loc.put.pos {
-			return v.l.fault(Undelivered, r, -1, -1, "returns without a wait for rank %d, which put into its Out", loc.put.rank)
-		}
+	if err := v.landed(last); err != nil {
+		return err
 	}
 	if v.l.Plan.Collective == Barrier {
 		for r := range v.ranks {
@@ -315,6 +337,25 @@ func (v *verifier) finish() error {
 				if q != r && known[r][q] == 0 {
 					return v.l.fault(NotSynchronized, r, -1, -1, "may leave before rank %d has entered", q)
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// landed shows that each rank waits for all puts from other nodes into its
+// Scratch, in the last tile or as it returns. What is complete in the last tile
+// is so in those before.
+func (v *verifier) landed(last int) error {
+	for q := range v.ranks {
+		for j := range v.l.Programs[q].Actions {
+			a := &v.l.Programs[q].Actions[j]
+			if s := (Step{Rank: q, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs}); !s.isPutAcross(v.nodes) {
+				continue
+			}
+			at := a.Dsts[0]
+			if _, ok := v.hears(at.Rank, moment{q, last, v.pos[q][j]}); !ok {
+				return v.l.fault(Undelivered, at.Rank, -1, -1, "returns without a wait for rank %d, whose action %d puts into %v", q, j, at)
 			}
 		}
 	}

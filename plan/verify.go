@@ -18,11 +18,17 @@ import (
 //  3. The values that this order defines satisfy the postcondition.
 //  4. A rank returns only after the last access of any peer to its In and
 //     Out.
-//  5. In programs that need nothing mapped, a rank uses what a peer has put
-//     into its memory only after a wait for that peer: over a network, order
-//     learned from a third rank is not delivery.
-//
-// Scratch between two calls needs no proof of its own: see [Lowered].
+//  5. Nobody reaches the memory of another node, in the sense of Nodes,
+//     otherwise than by puts into scratch. What such a put brings is used only
+//     after a wait, of the rank whose memory it is, for the rank that put it:
+//     over a network, order learned from a third rank is not delivery.
+//  6. The programs may follow any others in the same scratch, if all are
+//     proved over one grouping. In the call before, everybody of a rank's node
+//     may have been at work in its scratch until he returned, and all others
+//     may have put there. What a rank knows as it starts is that its own node
+//     has arrived, and the nodes of those in Arrive. It touches only scratch of
+//     these nodes. And no put from another node is still on its way when the
+//     rank returns whose scratch it is for: it has waited for who puts.
 //
 // The proof is for all tile counts although it looks at Depth+1 tiles. It
 // uses only those paths of happens-before that never go from a tile to an
@@ -39,6 +45,12 @@ import (
 // Depth and the number of ranks times the number of steps.
 func (l *Lowered) Verify() error {
 	if err := l.checkStructure(); err != nil {
+		return err
+	}
+	if err := l.checkReach(); err != nil {
+		return err
+	}
+	if err := l.checkArrivals(); err != nil {
 		return err
 	}
 	if err := l.checkDeadlock(); err != nil {
@@ -79,6 +91,11 @@ func (l *Lowered) checkStructure() error {
 		return l.fault(Malformed, -1, -1, -1, "stride is %d, want at least 1", l.Stride)
 	case len(l.Programs) != p.Ranks:
 		return l.fault(Malformed, -1, -1, -1, "%d programs for %d ranks", len(l.Programs), p.Ranks)
+	}
+	if l.Nodes != nil {
+		if detail := l.Nodes.fault(p.Ranks); detail != "" {
+			return l.fault(Malformed, -1, -1, -1, "%s", detail)
+		}
 	}
 	for r := range l.Programs {
 		prog := &l.Programs[r]
@@ -128,6 +145,73 @@ func (l *Lowered) checkWait(r, j int, w Wait) error {
 		return l.fault(Unsignalled, r, j, -1, "waits for %v, which does not notify it", w)
 	}
 	return nil
+}
+
+// nodes returns the grouping that the programs run over.
+func (l *Lowered) nodes() Nodes {
+	if l.Nodes != nil {
+		return l.Nodes
+	}
+	var r Reach
+	_ = l.each(func(_ int, s *Step) error { r.add(s); return nil })
+	return r.nodes(len(l.Programs))
+}
+
+// each calls f for every action of every rank, with its index in the program,
+// until f returns an error, which it returns.
+func (l *Lowered) each(f func(j int, s *Step) error) error {
+	for r := range l.Programs {
+		for j := range l.Programs[r].Actions {
+			a := &l.Programs[r].Actions[j]
+			if err := f(j, &Step{Rank: r, Op: a.Op, Dsts: a.Dsts, Srcs: a.Srcs}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkReach shows that nodes reach each other only by puts into scratch.
+func (l *Lowered) checkReach() error {
+	nodes := l.nodes()
+	return l.each(func(j int, s *Step) error {
+		if q := s.stranger(nodes); q != nil && !s.isPutAcross(nodes) {
+			return l.fault(OutOfReach, s.Rank, j, -1, "reaches %v, of another node, otherwise than by a put into scratch", *q)
+		}
+		return nil
+	})
+}
+
+// checkArrivals shows that nobody can still be at work, in a call before, in
+// scratch that a rank touches. As a rank starts it knows of the nodes in whose
+// name somebody has told it that they have arrived, and of its own. Whoever
+// could load and store there is of the node of that scratch; and what others put
+// there has landed before its owner returned, which finish shows of any call.
+func (l *Lowered) checkArrivals() error {
+	nodes := l.nodes()
+	arrived := make([]map[int]bool, len(l.Programs)) // by rank and node
+	for r := range l.Programs {
+		arrived[r] = map[int]bool{nodes[r]: true}
+		for _, q := range l.Programs[r].Arrive {
+			switch {
+			case q < 0 || q >= len(l.Programs) || nodes.Together(q, r):
+				return l.fault(Malformed, r, -1, -1, "waits for the arrival of rank %d, which is of no other node", q)
+			case !slices.Contains(l.Programs[q].Told, r):
+				return l.fault(Unsignalled, r, -1, -1, "waits for the arrival of rank %d, which does not tell it", q)
+			}
+			arrived[r][nodes[q]] = true
+		}
+	}
+	return l.each(func(j int, s *Step) error {
+		for _, places := range [][]Place{s.Srcs, s.Dsts} {
+			for _, q := range places {
+				if !arrived[s.Rank][nodes[q.Rank]] {
+					return l.fault(NotArrived, s.Rank, j, -1, "touches %v, where others may be at work in the call before", q)
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // checkDeadlock shows that every wait is for an earlier iteration or for the

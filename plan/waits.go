@@ -17,10 +17,11 @@ import (
 // number of tiles, also for the first and the last tiles, where some waits
 // are void.
 //
-// One kind of wait is never left out for what a third rank has told: in a
-// plan that needs nothing mapped, the one for a peer that has put bytes into
-// the waiting rank's memory. Over a network only that peer's own
-// notification shows that they have arrived.
+// One kind of wait is never left out for what a third rank has told: the one
+// for a rank of another node that has put bytes into the waiting rank's memory.
+// Over a network only that peer's own notification shows that they have
+// arrived. A rank waits for all such puts before it returns, also for those that
+// it does not use: its next call may use the memory for something else.
 
 // maxClocks bounds the memory spent on finding implied waits. Beyond it only
 // the largest wait for each rank is picked.
@@ -59,7 +60,6 @@ type waiting struct {
 	chain      [][]StepID
 	pos        []int32   // by step: its position in its rank's chain
 	clocks     [][]int32 // by lag, then by step; nil if there would be too many
-	wire       bool      // puts may travel a network
 	direct     []clock   // by rank: what its own waits have shown so far
 	candidates []candidate
 }
@@ -68,14 +68,14 @@ type waiting struct {
 type candidate struct {
 	rank int
 	pos  int32 // of the step to wait for; -1: none
-	put  int32 // the largest of those that put into the waiter's memory; -1: none
+	put  int32 // the largest of those that put into the waiter's memory from another node; -1: none
 }
 
 func (lo *lowering) waits(l *Lowered) {
 	n := len(lo.p.Steps)
 	w := &waiting{
 		lowering: lo, l: l, chain: lo.chains(), pos: make([]int32, n),
-		wire: lo.p.Reach().PutOnly(), direct: make([]clock, lo.p.Ranks),
+		direct: make([]clock, lo.p.Ranks),
 	}
 	for r, c := range w.chain {
 		w.direct[r] = make(clock, lo.p.Ranks)
@@ -147,8 +147,8 @@ func (w *waiting) previous(id StepID) StepID {
 
 // pick groups steps of other ranks by rank into w.candidates. Two steps of
 // one rank need one wait, for the later in its chain: for the same tile that
-// covers the earlier. Puts into the waiter's memory are told apart, unless
-// somebody has already used what they brought.
+// covers the earlier. Puts into the waiter's memory from another node are told
+// apart, unless somebody has already used what they brought.
 func (w *waiting) pick(rank int, ids []StepID, used bool) {
 	w.candidates = w.candidates[:0]
 	for _, d := range ids {
@@ -162,7 +162,7 @@ func (w *waiting) pick(rank int, ids []StepID, used bool) {
 		}
 		c := &w.candidates[i]
 		c.pos = max(c.pos, w.pos[d])
-		if w.wire && !used && s.IsPut() && s.Dsts[0].Rank == rank {
+		if !used && s.Dsts[0].Rank == rank && s.isPutAcross(w.nodes) {
 			c.put = max(c.put, w.pos[d])
 		}
 	}
@@ -263,14 +263,15 @@ func (w *waiting) reuseWaits(id StepID, users []StepID) {
 }
 
 // finish finds what each rank must wait for before it returns: the last
-// access of each peer to its In and Out, for the last tile.
+// access of each peer to its In and Out, and the last put from another node to
+// its Scratch, for the last tile.
 func (w *waiting) finish() {
 	touch := make([][]StepID, w.p.Ranks)
 	for id := range w.p.Steps {
 		s := &w.p.Steps[id]
 		for _, places := range [][]Place{s.Srcs, s.Dsts} {
 			for _, q := range places {
-				if q.Rank != s.Rank && q.Buf != Scratch {
+				if q.Rank != s.Rank && (q.Buf != Scratch || s.isPutAcross(w.nodes)) {
 					touch[q.Rank] = append(touch[q.Rank], StepID(id))
 				}
 			}

@@ -18,3 +18,6 @@ type Fabric struct{ link.Fabric }
 func Open(context.Context, Exchanger, *slog.Logger) (*Fabric, error) {
 	return nil, fmt.Errorf("%w on %s", ErrUnavailable, runtime.GOOS)
 }
+
+// Domain returns an error that wraps ErrUnavailable.
+func Domain() (string, error) { return "", fmt.Errorf("%w on %s", ErrUnavailable, runtime.GOOS) }

@@ -27,10 +27,14 @@ type Request struct {
 	// so nobody can read a peer's buffers in place.
 	Coded bool
 
-	// MappedScratch: all ranks can load and store each other's scratch.
+	// MappedScratch: all ranks can load and store each other's scratch. Else only
+	// those of one node can; there are so many nodes, and so many ranks on the
+	// largest.
 	MappedScratch bool
+	Nodes         int
+	Neighbours    int
 	// MappedData: and also the buffers of this call. Ranks learn it of each
-	// other when they arrive; Blind asks before that.
+	// other when they meet; Blind asks before that.
 	MappedData bool
 	Blind      bool
 	// Attach: all ranks can copy each other's ordinary memory by address.
@@ -89,7 +93,6 @@ const (
 	stagedLeast   = 16 << 10
 	stagedScratch = 16 << 20
 	stagedDepth   = 3
-	putTile       = 64 << 10
 	depth         = 4
 )
 
@@ -99,7 +102,10 @@ var algorithms = func() map[string][]string {
 	all := map[string][]string{}
 	for _, name := range []string{
 		"oneshot", "direct", "attach", "staged", "dissemination", "binomial", "doubletree",
-		"linear", "ring", "bruck", "pairwise", "halving", "tree", "messages",
+		"linear", "ring", "bruck", "pairwise", "halving", "tree", "messages", "doubling",
+		"hier", "hier-tree", "hier-chain", "hier-ring", "hier-doubling", "hier-halving", "hier-halving-doubling",
+		"hier-direct", "hier-tree-direct", "hier-chain-direct", "hier-ring-direct", "hier-doubling-direct",
+		"hier-halving-direct", "hier-halving-doubling-direct",
 	} {
 		for _, c := range plan.Collectives() {
 			all[name] = append(all[name], c.String()+"/"+name)
@@ -159,7 +165,7 @@ func (r *Request) middling(shown, limit int) bool {
 // Choose picks algorithm and tiles for r.
 func Choose(r Request) Choice {
 	if !r.MappedScratch {
-		return put(r)
+		return across(r)
 	}
 	shown, limit := r.shown(), r.blindLimit()
 	switch {
@@ -183,49 +189,6 @@ func Choose(r Request) Choice {
 		return r.choice("oneshot", OneShotBytes, 2)
 	}
 	return staged(r)
-}
-
-// put is Choose where nothing is mapped.
-func put(r Request) Choice {
-	small := r.Bytes <= oneShotBytesAll
-	pick := func(short, long string) Choice {
-		if small {
-			return r.choice(short, putTile, depth)
-		}
-		return r.choice(long, putTile, depth)
-	}
-	switch r.Collective {
-	case plan.Barrier:
-		return r.choice("dissemination", 64, 2)
-	case plan.Broadcast:
-		return pick("binomial", "doubletree")
-	case plan.Gather, plan.Scatter:
-		if r.Uneven {
-			return pick("linear", "linear")
-		}
-		return pick("binomial", "linear")
-	case plan.AllGather:
-		if r.Uneven {
-			return pick("ring", "ring")
-		}
-		return pick("bruck", "ring")
-	case plan.AllToAll:
-		if r.Uneven {
-			return pick("pairwise", "pairwise")
-		}
-		return pick("bruck", "pairwise")
-	}
-	switch {
-	case r.Ordered, r.Coded: // a code is made of each contribution and of the sum, no more
-		return pick("pairwise", "pairwise")
-	case r.Collective == plan.Reduction:
-		return pick("binomial", "doubletree")
-	case r.Collective == plan.ReduceScatter && !r.Uneven:
-		return pick("halving", "ring")
-	case r.Collective == plan.ReduceScatter:
-		return pick("ring", "ring")
-	}
-	return pick("tree", "ring")
 }
 
 // staged is the choice of the staged plan of a collective, in which each rank
@@ -258,6 +221,8 @@ func For(algo string, r Request) Choice {
 	switch {
 	case c.Algo == algo && (!r.Uneven || !r.Blind):
 		return c
+	case !r.MappedScratch:
+		return forcedAcross(algo, r)
 	case r.Blind && (!forced.IsOneShot() || r.Uneven || r.Coded || r.shown() > OneShotBytes):
 		return Choice{}
 	case forced.IsOneShot():
@@ -267,7 +232,7 @@ func For(algo string, r Request) Choice {
 	case strings.HasSuffix(algo, "/staged"):
 		return staged(r)
 	}
-	return Choice{algo, putTile, depth}
+	return Choice{algo, acrossTile, depth}
 }
 
 // attachDepth is 1 for plans that have no scratch.

@@ -15,16 +15,44 @@ func requests() []Request {
 			for _, ranks := range []int{2, 3, 8} {
 				for _, mapped := range []int{0, 1, 2} {
 					for _, blind := range []bool{false, true} {
-						all = append(all, Request{
+						r := Request{
 							Collective: collective, Bytes: bytes, Ranks: ranks, Crowded: ranks > 2,
 							MappedScratch: mapped > 0, MappedData: mapped > 1 && !blind, Blind: blind,
-						})
+							Nodes: 1, Neighbours: ranks,
+						}
+						if all = append(all, r); mapped == 1 { // the same across nodes
+							continue
+						}
+						for _, nodes := range []plan.Nodes{plan.Apart(ranks), twoNodes(ranks)} {
+							r.MappedScratch, r.Nodes, r.Neighbours = false, nodes.Count(), len(nodes.Members()[0])
+							all = append(all, r)
+						}
 					}
 				}
 			}
 		}
 	}
 	return all
+}
+
+// twoNodes is a grouping of ranks on two nodes by turns.
+func twoNodes(ranks int) plan.Nodes {
+	nodes := plan.OneNode(ranks)
+	for r := range nodes {
+		nodes[r] = r % 2
+	}
+	return nodes
+}
+
+// nodesOf is the grouping that a request is about.
+func nodesOf(r Request) plan.Nodes {
+	switch {
+	case r.MappedScratch:
+		return plan.OneNode(r.Ranks)
+	case r.Neighbours > 1 && r.Nodes > 1:
+		return twoNodes(r.Ranks)
+	}
+	return plan.Apart(r.Ranks)
 }
 
 // TestChoicesCanRun holds every choice against what its plan needs.
@@ -43,13 +71,13 @@ func TestChoicesCanRun(t *testing.T) {
 			}
 			continue
 		}
-		p, err := algo.New(c.Algo, r.Ranks, 0)
+		p, err := algo.NewOver(c.Algo, nodesOf(r), 0)
 		if err != nil {
 			t.Errorf("%+v: %v", r, err)
 			continue
 		}
-		reach := p.Reach()
-		if p.Collective != r.Collective || !r.MappedScratch && !reach.PutOnly() || !r.MappedData && !reach.ScratchOnly() {
+		inside, ok := p.ReachOver(nodesOf(r))
+		if p.Collective != r.Collective || !ok || !r.MappedData && !inside.ScratchOnly() {
 			t.Errorf("%+v: %s cannot run there", r, c.Algo)
 		}
 		if c.TileBytes < 64 || c.Depth < 1 {

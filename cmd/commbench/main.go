@@ -22,7 +22,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop(nil)
 	results := &checkedWriter{w: stdout, failed: stop} // nobody measures for nobody
 	work := func(ctx context.Context, o *options) error { return runParent(ctx, o, args, results, stderr) }
-	if os.Getenv(bootstrap.EnvRank) != "" {
+	if bootstrap.Launcher() != "" {
 		work = func(ctx context.Context, o *options) error { return runRank(ctx, o, results, stderr) }
 	}
 	err := execute(ctx, args, work, results, stderr)

@@ -129,6 +129,17 @@ func cacheBytes(fsys fs.FS) (int, error) {
 	return bytes, nil
 }
 
+// Machine names the running kernel: two processes read the same name if they
+// share a machine, also in different containers. It is empty where the kernel
+// does not tell.
+func Machine() string {
+	boot, err := fs.ReadFile(root, "proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot))
+}
+
 // Model is the processor's name.
 func Model() string { return model(root) }
 

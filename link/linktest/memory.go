@@ -69,8 +69,9 @@ type fabric struct {
 }
 
 var (
-	_ link.Fabric = (*fabric)(nil)
-	_ link.Mapper = mappedLink{}
+	_ link.Fabric  = (*fabric)(nil)
+	_ link.Exposer = (*fabric)(nil)
+	_ link.Mapper  = mappedLink{}
 )
 
 func (f *fabric) Medium() string { return "memory" }
@@ -87,12 +88,27 @@ func (f *fabric) Alloc(bytes int) (*mem.Buffer, error) {
 	f.next++
 	id, b := f.next, aligned(bytes)
 	f.regions[id] = b
-	return mem.NewBuffer(id, b, func() error {
+	return mem.NewBuffer(id, b, f.withdraw(id)), nil
+}
+
+func (f *fabric) Expose(region mem.RegionID, memory []byte) (func() error, error) {
+	f.hub.mu.Lock()
+	defer f.hub.mu.Unlock()
+	if f.closed {
+		return nil, link.ErrClosed
+	}
+	f.regions[region] = memory
+	return f.withdraw(region), nil
+}
+
+// withdraw returns what takes a region out of reach.
+func (f *fabric) withdraw(region mem.RegionID) func() error {
+	return func() error {
 		f.hub.mu.Lock()
 		defer f.hub.mu.Unlock()
-		delete(f.regions, id)
+		delete(f.regions, region)
 		return nil
-	}), nil
+	}
 }
 
 func (f *fabric) Lost(fn func(int, error)) (forget func()) {
