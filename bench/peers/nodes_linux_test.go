@@ -212,3 +212,58 @@ func TestTuttiAcross(t *testing.T) {
 		}
 	}
 }
+
+// Each launcher that this machine has starts rank i on its node, and what it
+// starts is on that node's network.
+func TestRanksAreOnTheirNodes(t *testing.T) {
+	adoptOrphans()
+	net := testNetwork(t, 2)
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &installer{dir: filepath.Join(root, "build", "peers")}
+	prog := filepath.Join(t.TempDir(), "who")
+	text := "#!/bin/sh\necho rank $PEERS_RANK$OMPI_COMM_WORLD_RANK$PMI_RANK $(hostname) $(ip -brief -4 addr show eth0)\n"
+	if err := os.WriteFile(prog, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l := &launcher{tmp: t.TempDir()}
+	for _, p := range across() {
+		t.Run(p.Name, func(t *testing.T) {
+			start := func(tmp string) []Command {
+				return p.Launch(place{venv: in.venv(p), tmp: tmp, net: net}, p.Variants[0], 4, []string{prog})
+			}
+			if c := start(l.tmp)[0]; c.Name != filepath.Base(prog) {
+				if _, err := exec.LookPath(c.program()); err != nil {
+					t.Skipf("NOT TESTED: %v", err)
+				}
+			}
+			out, err := l.run(t.Context(), 2*time.Minute, nil, start)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := map[string]bool{}
+			for line := range strings.Lines(string(out)) {
+				if f := strings.Fields(line); len(f) > 4 && f[0] == "rank" {
+					seen[f[1]+" "+f[2]+" "+strings.TrimSuffix(f[len(f)-1], "/24")] = true
+				}
+			}
+			for _, want := range []string{"0 node0 10.77.0.1", "1 node0 10.77.0.1", "2 node1 10.77.0.2", "3 node1 10.77.0.2"} {
+				if !seen[want] {
+					t.Errorf("no rank %s; output %q", want, out)
+				}
+			}
+		})
+	}
+}
+
+// program is the one that a command on a node runs.
+func (c Command) program() string {
+	for _, a := range c.Args {
+		if filepath.Base(a) == c.Name {
+			return a
+		}
+	}
+	return c.Args[0]
+}
