@@ -78,7 +78,7 @@ func runsOver(t *testing.T, nodes plan.Nodes, rng *rand.Rand) []*plan.Lowered {
 
 // inTurnBy returns how many of so many sequences of calls the machine breaks,
 // and the last failure.
-func inTurnBy(ls []*plan.Lowered, nodes plan.Nodes, sequences int, hasty bool, rng *rand.Rand) (broken int, last error) {
+func inTurnBy(ls []*plan.Lowered, nodes plan.Nodes, sequences int, two, hasty bool, rng *rand.Rand) (broken int, last error) {
 	for range sequences {
 		var calls []*plan.Lowered
 		var tiles []int
@@ -87,7 +87,7 @@ func inTurnBy(ls []*plan.Lowered, nodes plan.Nodes, sequences int, hasty bool, r
 			tiles = append(tiles, 1+rng.IntN(6))
 		}
 		m := newMachine(calls, tiles, rng.IntN(2) == 0, nodes, rng)
-		m.hasty = hasty
+		m.two, m.hasty = two, hasty
 		if err := m.run(); err != nil {
 			broken, last = broken+1, err
 		}
@@ -105,8 +105,11 @@ func TestCallsInTurn(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(5, 5))
 	for _, nodes := range splits {
-		if broken, err := inTurnBy(runsOver(t, nodes, rng), nodes, sequences, false, rng); broken > 0 {
-			t.Errorf("nodes %v: %d of %d sequences break: %v", nodes, broken, sequences, err)
+		ls := runsOver(t, nodes, rng)
+		for _, two := range []bool{false, true} {
+			if broken, err := inTurnBy(ls, nodes, sequences, two, false, rng); broken > 0 {
+				t.Errorf("nodes %v, two sets of scratch %v: %d of %d sequences break: %v", nodes, two, broken, sequences, err)
+			}
 		}
 	}
 }
@@ -115,8 +118,31 @@ func TestCallsInTurn(t *testing.T) {
 // arrival. If it does so before the rest of its node have come, calls break.
 func TestHastyArrival(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 6))
-	nodes := plan.Nodes{0, 0, 0, 1, 1, 1}
-	if broken, _ := inTurnBy(runsOver(t, nodes, rng), nodes, 2000, true, rng); broken == 0 {
-		t.Error("no sequence of calls breaks")
+	nodes := plan.Nodes{0, 0, 1, 1, 1}
+	var ls []*plan.Lowered
+	// A root may be far ahead of ranks that only receive, and in whose node
+	// others are still at work in a call in which it had nothing to do with them.
+	for _, c := range []struct {
+		name string
+		root int
+	}{{"gather/hier", 2}, {"scatter/hier", 0}, {"broadcast/hier-chain", 0}} {
+		p, err := NewOver(c.name, nodes, c.root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := plan.LowerOver(p, 2, nodes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ls = append(ls, l)
+	}
+	for _, two := range []bool{false, true} {
+		if broken, err := inTurnBy(ls, nodes, 1000, two, false, rng); broken > 0 {
+			t.Errorf("two sets of scratch %v: %d sequences of calls break: %v", two, broken, err)
+		}
+		broken, _ := inTurnBy(ls, nodes, 2000, two, true, rng)
+		if t.Logf("two sets of scratch %v: %d sequences of calls break", two, broken); broken == 0 {
+			t.Errorf("two sets of scratch %v: no sequence of calls breaks", two)
+		}
 	}
 }

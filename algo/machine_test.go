@@ -3,6 +3,7 @@ package algo
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/tutti-go/tutti/plan"
 )
@@ -18,17 +19,21 @@ import (
 // rank only learns of the actions that name it in Peers.
 //
 // It runs one call, or several in turn in the same scratch. For the latter
-// ranks arrive as [plan.Lowered] says; for the former they just start.
+// ranks arrive as [plan.Lowered] says; for the former they just start. With two
+// sets of scratch, which calls use in turn, a rank needs to have heard in the
+// last call, or this one, of those that it puts to.
 type machine struct {
 	nodes plan.Nodes
 	calls []*called
 	turn  bool // several calls in turn
+	two   bool // sets of scratch
 	hasty bool // ranks tell of their arrival before the rest of their node has come
 	rng   *rand.Rand
 
-	scratch [][]number // by rank; chunk*depth + slot
-	counter []uint64   // by rank: seen by its node
-	seen    [][]uint64 // by waiter and rank of another node
+	scratch [2][][]number // by set and rank; chunk*depth + slot
+	counter []uint64      // by rank: seen by its node
+	told    [][]uint64    // by rank and rank of another node
+	seen    [][]uint64    // by waiter and rank of another node
 	queue   [][][]message
 	ranks   []runner
 	fold    bool // the order of reduction must be that of the ranks
@@ -124,7 +129,10 @@ func newMachine(ls []*plan.Lowered, tiles []int, inPlace bool, nodes plan.Nodes,
 		m.calls = append(m.calls, c)
 	}
 	for range n {
-		m.scratch = append(m.scratch, garbage(scratch))
+		for i := range m.scratch {
+			m.scratch[i] = append(m.scratch[i], garbage(scratch))
+		}
+		m.told = append(m.told, make([]uint64, n))
 		m.seen = append(m.seen, make([]uint64, n))
 		m.queue = append(m.queue, make([][]message, n))
 	}
@@ -219,7 +227,11 @@ func (m *machine) at(r int, q plan.Place, tile int) *number {
 	case plan.Out:
 		return &c.out[q.Rank][q.Chunk*c.tiles+tile]
 	}
-	return &m.scratch[q.Rank][q.Chunk*c.l.Depth+tile%c.l.Depth]
+	set := 0
+	if m.two {
+		set = m.ranks[r].call % 2
+	}
+	return &m.scratch[set][q.Rank][q.Chunk*c.l.Depth+tile%c.l.Depth]
 }
 
 // run returns what went wrong, or nil.
@@ -363,12 +375,20 @@ func (m *machine) deliver(from, to int) bool {
 func (m *machine) enter(r int, w *runner) bool {
 	c := m.call(r)
 	prog, arrived := &c.l.Programs[r], c.base+plan.Arrived
+	tell, hear, enough := prog.Told, prog.Arrive, arrived
+	if m.two {
+		tell, hear = m.strangers(r)
+		if enough = 0; w.call > 0 {
+			enough = m.calls[w.call-1].base + plan.Arrived
+		}
+		tell = slices.DeleteFunc(tell, func(q int) bool { return m.told[r][q] >= enough })
+	}
 	switch w.phase {
 	case entering:
 		c.started++
 		m.counter[r] = max(m.counter[r], arrived)
 		if m.hasty {
-			m.publish(r, prog.Told, plan.Arrived)
+			m.publish(r, tell, plan.Arrived)
 		}
 		if w.phase = gathering; !m.turn {
 			w.phase = waiting
@@ -381,12 +401,12 @@ func (m *machine) enter(r int, w *runner) bool {
 			}
 		}
 		if !m.hasty {
-			m.publish(r, prog.Told, plan.Arrived)
+			m.publish(r, tell, plan.Arrived)
 		}
 		w.phase = meeting
 	case meeting:
-		for _, q := range prog.Arrive {
-			if !m.nodes.Together(q, r) && m.seen[r][q] < arrived {
+		for _, q := range hear {
+			if !m.nodes.Together(q, r) && m.seen[r][q] < enough {
 				return false
 			}
 		}
@@ -436,8 +456,33 @@ func (m *machine) publish(r int, peers []int, value uint64) {
 	for _, q := range peers {
 		if !m.nodes.Together(q, r) {
 			m.queue[r][q] = append(m.queue[r][q], message{count: value})
+			m.told[r][q] = max(m.told[r][q], value)
 		}
 	}
+}
+
+// strangers returns the ranks of other nodes that put to a rank in its call, and
+// those that it puts to.
+func (m *machine) strangers(r int) (from, to []int) {
+	n := len(m.ranks)
+	froms, tos := make([]bool, n), make([]bool, n)
+	for q, prog := range m.call(r).l.Programs {
+		for _, a := range prog.Actions {
+			for _, d := range a.Dsts {
+				froms[q] = froms[q] || d.Rank == r
+				tos[d.Rank] = tos[d.Rank] || q == r
+			}
+		}
+	}
+	for q := range n {
+		if froms[q] && !m.nodes.Together(q, r) {
+			from = append(from, q)
+		}
+		if tos[q] && !m.nodes.Together(q, r) {
+			to = append(to, q)
+		}
+	}
+	return from, to
 }
 
 // leave looks at the result as the caller would, at once, and then uses the

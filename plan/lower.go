@@ -87,7 +87,11 @@ type Program struct {
 // arrival for what it promises; but its tokens are scratch too.
 //
 // Arrivals at a superset of these ranks will do as well, and so will a medium
-// that maps more than Nodes says.
+// that maps more than Nodes says. With two sets of scratch, which calls use in
+// turn, a rank need not hear of a call from other nodes: it is enough that a rank
+// that it puts to has told it anything in the last call or in this one, since it
+// does so after its node has finished the call before the last, which was the
+// last in this set.
 type Lowered struct {
 	Plan *Plan
 	// Nodes is the grouping that the programs run over: what is put to another
@@ -136,7 +140,8 @@ func Lower(p *Plan, depth int) (*Lowered, error) { return LowerOver(p, depth, ni
 // LowerOver cuts a plan into programs, with depth slots for each scratch chunk,
 // for ranks that are grouped into nodes; nil is as in [Lower]. The plan must run
 // over the grouping, see [Plan.ReachOver]; otherwise the error is a
-// [*CheckError] of the kind [OutOfReach]. The plan must pass [Plan.Check]; Lower itself checks only the structure.
+// [*CheckError] of the kind [OutOfReach]. The plan must pass [Plan.Check]; Lower
+// itself checks only the structure.
 //
 // Each rank keeps its steps in the plan's order. An action that depends on
 // another rank's gets a larger skew than that one, so that the two ranks

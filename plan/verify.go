@@ -22,10 +22,10 @@ import (
 //     otherwise than by puts into scratch. What such a put brings is used only
 //     after a wait, of the rank whose memory it is, for the rank that put it:
 //     over a network, order learned from a third rank is not delivery.
-//  6. The programs may follow any others in the same scratch, if all are
-//     proved over one grouping. In the call before, everybody of a rank's node
-//     may have been at work in its scratch until he returned, and all others
-//     may have put there. What a rank knows as it starts is that its own node
+//  6. The programs may follow any others in the same scratch, if all are proved
+//     over one grouping or parts of it. In the call before, everybody of a
+//     rank's node may have been at work in its scratch until he returned, and
+//     all others may have put there. What a rank knows as it starts is that its own node
 //     has arrived, and the nodes of those in Arrive. It touches only scratch of
 //     these nodes. And no put from another node is still on its way when the
 //     rank returns whose scratch it is for: it has waited for who puts.
