@@ -128,10 +128,10 @@ func TestVariantsUpToASize(t *testing.T) {
 	c.runners, c.rounds, c.cap = c.runners[:1], 1, time.Millisecond
 	c.runners[0].Variants = []Variant{short, long}
 	r := &Report{Work: c.work}
-	if err := c.all(t.Context(), r, groupsOf(ops[:1], []int{2}, []int64{1 << 20, 64 << 20}), noSave); err != nil {
+	if err := c.all(t.Context(), r, groupsOf(ops[:1], []int{2}, []int64{1 << 20, everyVariant, 64 << 20}), noSave); err != nil {
 		t.Fatal(err)
 	}
-	if b := r.Points[1].best(); b == nil || b.Variant != "long" {
+	if b := r.Points[2].best(); b == nil || b.Variant != "long" {
 		t.Errorf("best above the size is %+v, want long", b)
 	}
 }

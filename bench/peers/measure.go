@@ -145,8 +145,8 @@ func (c *campaign) measure(ctx context.Context, g group, done func(PointState)) 
 	return nil
 }
 
-// calibrate tries every variant at every size up to everyVariant, and those
-// that did well at the last of these at the sizes above.
+// calibrate tries every variant at every size up to everyVariant, and at the
+// sizes above those that did well there, or all where it is not measured.
 func (c *campaign) calibrate(ctx context.Context, g group) (*choices, error) {
 	ch := &choices{errs: map[string]map[int64]string{}}
 	i := len(g.sizes)
@@ -157,7 +157,8 @@ func (c *campaign) calibrate(ctx context.Context, g group) (*choices, error) {
 		if len(sizes) == 0 {
 			continue
 		}
-		above := i > 0 && sizes[0] > everyVariant
+		// What is best far below it says little of a size.
+		above := i > 0 && sizes[0] > everyVariant && g.sizes[i-1] == everyVariant
 		for _, r := range c.runners {
 			for _, v := range c.usable(r.Peer, g.op, g.ranks) {
 				fits := v.upTo(sizes)
