@@ -7,7 +7,7 @@ FUZZTIME ?= 100000x
 LINT     := build/bin/golangci-lint
 # What is timed or starts processes by the dozen is not run under the race
 # detector; everything else is.
-RACE     := ./mem/... ./reduce/... ./plan/... ./algo/... ./tune/... ./link/... ./shm/... ./bootstrap/... ./engine/... ./bucket/... ./internal/...
+RACE     := ./mem/... ./reduce/... ./plan/... ./algo/... ./tune/... ./link/... ./shm/... ./span/... ./tcp/... ./verbs ./verbs/rc ./bootstrap/... ./engine/... ./bucket/... ./internal/...
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
