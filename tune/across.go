@@ -9,7 +9,9 @@ import (
 // Between nodes bytes travel by puts, and every round of a plan costs the
 // latency of the network, which is many times what a round costs inside.
 const (
-	acrossTile = 64 << 10 // the unit that overlaps with the next node's
+	// acrossTile is the unit that overlaps with the next node's. With its frame and
+	// the notification behind it, it is one packet of 64 KiB to the kernel.
+	acrossTile = 63 << 10
 	// shortBytes is up to where the fewest rounds are best, and middleBytes up
 	// to where few rounds are worth more than even traffic.
 	shortBytes  = 32 << 10
