@@ -1,18 +1,18 @@
 # The README's second command. `make` alone says what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test fmt vet lint build generated unit race arm64 fuzz generate peers bench clean
+.PHONY: help test fmt vet lint build generated unit race arm64 fuzz softroce generate peers bench clean
 
 GO       ?= go
 FUZZTIME ?= 100000x
 LINT     := build/bin/golangci-lint
 # What is timed or starts processes by the dozen is not run under the race
 # detector; everything else is.
-RACE     := ./mem/... ./reduce/... ./plan/... ./algo/... ./tune/... ./link/... ./shm/... ./bootstrap/... ./engine/... ./bucket/... ./internal/...
+RACE     := ./mem/... ./reduce/... ./plan/... ./algo/... ./tune/... ./link/... ./shm/... ./span/... ./tcp/... ./verbs ./verbs/rc ./bootstrap/... ./engine/... ./bucket/... ./internal/...
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z0-9]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-test: fmt vet lint build generated unit race arm64 fuzz ## everything that must hold before a change lands
+test: fmt vet lint build generated unit race arm64 softroce fuzz ## everything that must hold before a change lands
 	@echo "make test: all good"
 
 fmt: ## fail on files that gofmt would change
@@ -22,6 +22,7 @@ fmt: ## fail on files that gofmt would change
 vet: ## go vet, for amd64 and arm64, with and without assembly
 	$(GO) vet ./...
 	$(GO) vet -tags noasm ./...
+	$(GO) vet -tags softroce ./ci/...
 	GOARCH=arm64 $(GO) vet ./...
 
 $(LINT): tools/go.mod tools/go.sum
@@ -29,6 +30,7 @@ $(LINT): tools/go.mod tools/go.sum
 
 lint: $(LINT) ## golangci-lint, pinned in tools/go.mod
 	$(LINT) run ./...
+	$(LINT) run --build-tags softroce ./ci/...
 
 build: ## all packages, with cgo and without
 	CGO_ENABLED=1 $(GO) build ./...
@@ -48,6 +50,9 @@ race: ## the tests under the race detector, where it applies
 arm64: ## cross-compile; run the kernels under QEMU where it is installed
 	GOOS=linux GOARCH=arm64 $(GO) build ./...
 	@ci/arm64-kernels
+
+softroce: ## boot two machines with soft-RoCE under QEMU and test in them
+	$(GO) test -tags softroce -count=1 -timeout 20m ./ci/softroce
 
 fuzz: ## each fuzz target, FUZZTIME inputs
 	@FUZZTIME=$(FUZZTIME) ci/fuzz-all

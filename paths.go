@@ -14,11 +14,13 @@ import (
 	"github.com/tutti-go/tutti/shm"
 	"github.com/tutti-go/tutti/span"
 	"github.com/tutti-go/tutti/tcp"
+	"github.com/tutti-go/tutti/verbs"
+	"github.com/tutti-go/tutti/verbs/rc"
 )
 
 // paths are what Config.Path may be, besides auto: one medium for all ranks, or
 // one inside nodes and one across.
-var paths = []string{"shm", "tcp", "shm+tcp"}
+var paths = []string{"shm", "tcp", "verbs", "shm+tcp", "shm+verbs"}
 
 // checkPath refuses what is no path.
 func checkPath(path string) error {
@@ -55,7 +57,11 @@ func openFabric(ctx context.Context, ex bootstrap.Exchanger, path string, nodes 
 	if path == "auto" {
 		path = "shm"
 		if nodes.Count() > 1 {
-			path = "shm+tcp"
+			network, err := chooseNetwork(ctx, ex, log)
+			if err != nil {
+				return nil, nil, err
+			}
+			path += "+" + network
 		}
 	}
 	if path == "shm" && nodes.Count() > 1 {
@@ -89,12 +95,63 @@ func openFabric(ctx context.Context, ex bootstrap.Exchanger, path string, nodes 
 // openMedium opens one medium among all ranks. What travels a network is
 // reachable at the address that the bootstrap has chosen.
 func openMedium(ctx context.Context, ex bootstrap.Exchanger, name string, log *slog.Logger) (link.Fabric, error) {
-	if name == "shm" {
-		return shm.Open(ctx, ex, log)
-	}
-	cfg := tcp.Config{Log: log}
+	listen := ""
 	if a, ok := ex.(bootstrap.Addresser); ok {
-		cfg.Listen = a.Address().String()
+		listen = a.Address().String()
 	}
-	return tcp.Open(ctx, ex, cfg)
+	switch name {
+	case "shm":
+		return shm.Open(ctx, ex, log)
+	case "tcp":
+		return tcp.Open(ctx, ex, tcp.Config{Listen: listen, Log: log})
+	}
+	cfg, err := rc.FromEnv(rc.Config{Listen: listen, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return rc.Open(ctx, ex, cfg)
+}
+
+// chooseNetwork is verbs if every rank has an RDMA device that can be used, else
+// sockets. All ranks choose the same.
+func chooseNetwork(ctx context.Context, ex bootstrap.Exchanger, log *slog.Logger) (string, error) {
+	why := ""
+	if err := usableRDMA(); err != nil {
+		why = err.Error()
+	}
+	blobs, err := ex.AllGather(ctx, []byte(why))
+	if err != nil {
+		return "", err
+	}
+	for rank, blob := range blobs {
+		if len(blob) == 0 {
+			continue
+		}
+		if ex.Rank() == 0 && log != nil {
+			log.Info("sockets between nodes: not every rank has RDMA", "rank", rank, "cause", string(blob))
+		}
+		return "tcp", nil
+	}
+	return "verbs", nil
+}
+
+// usableRDMA returns why this rank cannot use RDMA, or nil. Where there is no
+// device, nothing is loaded.
+func usableRDMA() error {
+	inventory, err := verbs.Inventory(nil)
+	if err != nil {
+		return err
+	}
+	err = errors.New("no RDMA device with an active port")
+	for _, found := range inventory {
+		if !slices.ContainsFunc(found.Ports, func(p verbs.HardwarePort) bool { return p.State == verbs.PortActive }) {
+			continue
+		}
+		device, failed := verbs.Open(found.Name)
+		if failed == nil {
+			return device.Close()
+		}
+		err = failed
+	}
+	return err
 }

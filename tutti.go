@@ -35,9 +35,11 @@ type Config struct {
 	// alone and can be had again by a loop. It must be the same on all ranks.
 	FixedOrder bool
 	// Path forces the media: "shm", shared memory; "tcp", sockets between all
-	// ranks, also those of one machine; "shm+tcp", shared memory inside nodes
-	// and sockets between them. Empty or "auto" is shared memory inside nodes
-	// and what there is between them. It must be the same on all ranks.
+	// ranks, also those of one machine; "verbs", the same with RDMA; "shm+tcp"
+	// and "shm+verbs", shared memory inside nodes and the other between them.
+	// Empty or "auto" is shared memory inside nodes, and between them verbs if
+	// every rank has a device for it, else sockets. It must be the same on all
+	// ranks.
 	Path string
 	// Threads of this rank that share a large reduction; 0 means usable cores
 	// divided by ranks.

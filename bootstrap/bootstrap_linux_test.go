@@ -151,7 +151,7 @@ func play(role string) int {
 func as(role string) func(int) *exec.Cmd {
 	return func(int) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVariable+"="+role)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role, quickExit)
 		cmd.Stderr = os.Stderr
 		return cmd
 	}

@@ -69,6 +69,12 @@ func conformRounds(t *testing.T, open func(*testing.T, int) []Exchanger) {
 			if x.Size() != size || all[x.Rank()] != x {
 				return fmt.Errorf("rank %d of %d, want %d", x.Rank(), x.Size(), size)
 			}
+			if a := x.(Addresser).Address(); !a.IsLoopback() {
+				return fmt.Errorf("rank %d is at %v, where all share a machine", x.Rank(), a)
+			}
+			if local := x.(LocalRanker).LocalRank(); local != -1 && local != x.Rank() {
+				return fmt.Errorf("rank %d is local rank %d", x.Rank(), local)
+			}
 			for turn := range 30 {
 				got, err := x.AllGather(t.Context(), bytes.Repeat([]byte{byte(x.Rank()), byte(turn)}, turn*turn))
 				if err != nil {

@@ -52,6 +52,7 @@ type Options struct {
 	version  uint16         // in tests
 	listener []net.Listener // in tests: rank 0's
 	joined   func(*node)    // in tests: before anything is sent
+	machine  machine        // in tests: another than this
 }
 
 // Secret is what only the ranks of a job know. It does not print.

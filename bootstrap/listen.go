@@ -90,7 +90,7 @@ func (o *Options) rootAddresses(ctx context.Context, at target) ([]netip.Addr, e
 	var local []netip.Addr
 	// The name of a machine that has just come up may be unknown yet, also to
 	// itself.
-	found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", at.host)
+	found, _ := o.machine.addressesOf(ctx, at.host)
 	for _, a := range found {
 		if a = a.Unmap(); a.IsLoopback() || has(all, filter, a) {
 			local = append(local, a)
@@ -143,8 +143,29 @@ func (o *Options) interfaces() (hostnet.Filter, []hostnet.Interface, error) {
 	if err != nil {
 		return filter, nil, err
 	}
-	all, err := hostnet.Interfaces()
+	all, err := o.machine.interfaces()
 	return filter, all, err
+}
+
+// machine is what a machine knows of itself and of others; the zero value is
+// this one.
+type machine struct {
+	lookup func(host string) []netip.Addr
+	nets   []hostnet.Interface
+}
+
+func (m *machine) addressesOf(ctx context.Context, host string) ([]netip.Addr, error) {
+	if m.lookup != nil {
+		return m.lookup(host), nil
+	}
+	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+}
+
+func (m *machine) interfaces() ([]hostnet.Interface, error) {
+	if m.nets != nil {
+		return m.nets, nil
+	}
+	return hostnet.Interfaces()
 }
 
 // rootAddress is the address that rank 0 tells others for what is not the

@@ -92,14 +92,24 @@ func (n *node) Err() error {
 func (n *node) add(w *wire, rank int, star bool) *link {
 	l := &link{wire: w, rank: rank, star: star, child: slices.Index(n.children, rank)}
 	keep(w.conn)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.shut {
-		if cause := n.cause; !errors.Is(cause, ErrClosed) {
-			l.last(frameFail, encodeFailure(cause))
+	if over := n.hold(l); over != nil {
+		if !errors.Is(over, ErrClosed) {
+			l.last(frameFail, encodeFailure(over))
 		}
 		hangUp(w.conn)
-		return l
+	}
+	return l
+}
+
+// hold takes a link into use, unless this rank is closing; then it says why.
+func (n *node) hold(l *link) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.shut && n.cause == nil {
+		return ErrClosed
+	}
+	if n.shut {
+		return n.cause
 	}
 	n.links = append(n.links, l)
 	if l.child >= 0 {
@@ -110,7 +120,7 @@ func (n *node) add(w *wire, rank int, star bool) *link {
 		n.telling.Go(func() { l.last(frameFail, failure) })
 	}
 	n.reading.Go(func() { n.read(l) })
-	return l
+	return nil
 }
 
 // others lists the links in use but one. The caller holds the mutex.

@@ -157,13 +157,15 @@ func TestCancelWhileForming(t *testing.T) {
 
 func TestDeathWhileForming(t *testing.T) {
 	o := options(t, 5, "127.0.0.1")
-	nodes := make(chan *node, 5)
-	o.joined = func(n *node) { nodes <- n }
+	w := watch(&o)
 	root := joinSoon(t.Context(), o.as(0))
-	<-nodes
-	dying := joinSoon(t.Context(), o.as(3))
-	n := <-nodes
+	doomed := make(chan *node, 1)
+	dead := o.as(3)
+	dead.joined = func(n *node) { doomed <- n }
+	dying := joinSoon(t.Context(), dead)
 	other := joinSoon(t.Context(), o.as(1))
+	w.came(2)
+	n := <-doomed
 	for linked := false; !linked; time.Sleep(time.Millisecond) {
 		n.mu.Lock()
 		linked = len(n.links) > 0

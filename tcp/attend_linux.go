@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -24,6 +25,31 @@ const (
 
 // Progress implements link.Progresser. It reads each connection at most once.
 func (f *Fabric) Progress() { f.progress() }
+
+// Await is Progress for who has looked often enough: it sleeps until something
+// has arrived, and takes that in, or for timeout at most. The thread that waits is woken by the
+// kernel itself, not by another thread that was woken before; and unlike one that
+// polls and yields, which has used up its share by the time that something
+// arrives, it gets a core at once where there are more threads than cores.
+//
+// What another goroutine has taken in meanwhile does not end the sleep, so where
+// several may wait at a time, timeout bounds how late they are.
+func (f *Fabric) Await(timeout time.Duration) {
+	if f.progress() || f.isClosed() {
+		return
+	}
+	f.awaiting.Add(1)
+	defer f.awaiting.Add(-1)
+	// Not epoll_wait, which wakes only one of several. What the call is given it
+	// also changes, and it may not lie on a stack.
+	nap := naps.Get().(*unix.Timespec)
+	*nap = unix.NsecToTimespec(int64(timeout))
+	_, _, _ = unix.Syscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&f.readable)), 1, uintptr(unsafe.Pointer(nap)), 0, 0, 0)
+	naps.Put(nap)
+	f.progress()
+}
+
+var naps = sync.Pool{New: func() any { return new(unix.Timespec) }}
 
 // progress reports whether anything has arrived.
 func (f *Fabric) progress() (moved bool) {
@@ -84,7 +110,7 @@ func (f *Fabric) flushHeld() {
 func (f *Fabric) attend() {
 	events := make([]unix.EpollEvent, 64)
 	for quiet := 0; !f.isClosed(); {
-		if f.looked.Swap(false) {
+		if f.looked.Swap(false) || f.awaiting.Load() > 0 {
 			quiet = 0
 			time.Sleep(leaveAlone)
 			continue
@@ -107,14 +133,14 @@ func (f *Fabric) attend() {
 				moved = conns[at].poll() || moved
 			}
 		}
+		if f.held.Load() {
+			f.flushHeld()
+		}
 		switch {
 		case moved:
 			quiet = 0
-		case n > 0: // a frame waits for another stripe, or somebody else reads
+		case n > 0: // a frame waits for another stripe, or somebody else reads or writes
 			time.Sleep(20 * time.Microsecond)
-		}
-		if f.held.Load() {
-			f.flushHeld()
 		}
 	}
 }
@@ -129,6 +155,7 @@ func (f *Fabric) openEpoll() (err error) {
 	if f.bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return fmt.Errorf("%w: eventfd: %w", ErrUnavailable, err)
 	}
+	f.readable = unix.PollFd{Fd: int32(f.epoll), Events: unix.POLLIN}
 	return f.listenTo(f.bell, bellRings)
 }
 

@@ -27,17 +27,22 @@ type conn struct {
 	fd     int
 	link   *tcpLink
 	stripe int
+	at     int         // its number in the fabric's conns, and in epoll
 	over   atomic.Bool // nothing more is read
 
-	mu      sync.Mutex
-	ahead   []byte // read and not yet taken: ahead[from:to]
-	from    int
-	to      int
-	into    mem.RegionID // the region of the put that is under way
-	dst     []byte       // where its next bytes go; nil if the region was freed
-	left    int          // how many are still to come
-	waiting bool         // the next frame has marks that have not been reached
-	vector  [2]unix.Iovec
+	mu     sync.Mutex
+	ahead  []byte // read and not yet taken: ahead[from:to]
+	from   int
+	to     int
+	into   mem.RegionID // the region of the put that is under way
+	dst    []byte       // where its next bytes go; nil if the region was freed
+	left   int          // how many are still to come
+	vector [2]unix.Iovec
+
+	// waiting: the next frame has marks that have not been reached. The reader
+	// sets it and looks again whether they have; who reads another stripe counts
+	// what came, and then looks at waiting.
+	waiting atomic.Bool
 }
 
 // poll takes in what has arrived, unless somebody else is doing it, and reports
@@ -48,6 +53,12 @@ func (c *conn) poll() bool {
 	}
 	moved := c.receive()
 	c.mu.Unlock()
+	if first := c.link.conns[0]; moved && c.stripe != 0 && first.waiting.Load() {
+		// It may have nothing more in its socket to be noticed by.
+		first.mu.Lock()
+		first.receive()
+		first.mu.Unlock()
+	}
 	return moved
 }
 
@@ -56,8 +67,8 @@ func (c *conn) receive() bool {
 	if c.over.Load() {
 		return false
 	}
-	if c.waiting {
-		if c.take(); c.waiting || c.over.Load() {
+	if c.waiting.Load() {
+		if c.take(); c.waiting.Load() || c.over.Load() {
 			return false
 		}
 	}
@@ -122,7 +133,6 @@ func (c *conn) placed(n int) {
 
 // take takes everything that has been read ahead.
 func (c *conn) take() {
-	c.waiting = false
 	for {
 		b := c.ahead[c.from:c.to]
 		if c.left > 0 {
@@ -148,8 +158,7 @@ func (c *conn) take() {
 			return
 		}
 		if err == nil {
-			if !c.reached(b[headerBytes:f.bytes()]) {
-				c.waiting = true
+			if f.marks != 0 && !c.reached(b[headerBytes:f.bytes()]) {
 				return
 			}
 			c.from += f.bytes()
@@ -165,10 +174,24 @@ func (c *conn) take() {
 }
 
 // reached reports whether as many puts have come by the other stripes as the
-// marks of a frame say.
+// marks of a frame say. If not, c is waiting.
 func (c *conn) reached(marks []byte) bool {
+	if c.link.arrivedAll(marks) {
+		c.waiting.Store(false)
+		return true
+	}
+	c.waiting.Store(true)
+	if !c.link.arrivedAll(marks) {
+		return false
+	}
+	c.waiting.Store(false)
+	return true
+}
+
+// arrivedAll compares marks with what has come.
+func (l *tcpLink) arrivedAll(marks []byte) bool {
 	for stripe := 1; len(marks) > 0; stripe, marks = stripe+1, marks[8:] {
-		if c.link.arrived[stripe].Load() < binary.LittleEndian.Uint64(marks) {
+		if l.arrived[stripe].Load() < binary.LittleEndian.Uint64(marks) {
 			return false
 		}
 	}
@@ -266,18 +289,21 @@ func (c *conn) finish(cause error) {
 	c.stop()
 	if errors.Is(cause, io.EOF) {
 		cause = errors.New("its process ended without closing the communicator")
+		if e := unix.Errno(c.link.errno.Load()); e != 0 && e != unix.EPIPE {
+			cause = e
+		}
 	}
 	c.link.lose(&link.PeerLostError{Rank: c.link.rank, Err: cause})
 }
 
 // drain reads until there is nothing more, for somebody who cannot write: why
-// not may be something that the peer has said. If it has not, cause is it.
-func (c *conn) drain(cause error) {
+// not may be something that the peer has said.
+func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.receive() {
 	}
 	if !c.over.Load() {
-		c.finish(cause)
+		c.finish(io.EOF)
 	}
 }

@@ -271,7 +271,7 @@ func (p *peer) dropParts() {
 // first, if there is anything to say. mu is held.
 func (p *peer) make(conns []*net.TCPConn, first *frame) (err error) {
 	f := p.fabric
-	l := &tcpLink{fabric: f, rank: p.rank, out: make([]byte, 0, outBytes), marked: true}
+	l := &tcpLink{fabric: f, rank: p.rank, out: make([]byte, 0, 4096), marked: true}
 	l.sizes.Store(new(map[mem.RegionID]int))
 	defer func() {
 		if err == nil {
@@ -310,12 +310,29 @@ func (p *peer) make(conns []*net.TCPConn, first *frame) (err error) {
 
 // tune sets what the configuration says of a socket.
 func (c *Config) tune(fd int) error {
-	if c.SocketBytes == 0 {
-		return nil
+	if c.SocketBytes != 0 {
+		if err := errors.Join(
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, c.SocketBytes),
+			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, c.SocketBytes)); err != nil {
+			return &ConfigError{"SocketBytes", err}
+		}
 	}
-	return errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, c.SocketBytes),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, c.SocketBytes))
+	if c.Congestion != "" {
+		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, c.Congestion); err != nil {
+			return &ConfigError{"Congestion", fmt.Errorf("%q: %w (net.ipv4.tcp_allowed_congestion_control lists what may be chosen)", c.Congestion, err)}
+		}
+	}
+	return nil
+}
+
+// try finds out early what the kernel thinks of the configuration.
+func (c *Config) try() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%w: socket: %w", ErrUnavailable, err)
+	}
+	defer unix.Close(fd)
+	return c.tune(fd)
 }
 
 // attendTo lets connections be read from now on.
@@ -327,9 +344,12 @@ func (f *Fabric) attendTo(added []*conn) error {
 	}
 	before := *f.conns.Load()
 	conns := append(before[:len(before):len(before)], added...)
-	f.conns.Store(&conns)
 	for i, c := range added {
-		if err := f.listenTo(c.fd, len(before)+i); err != nil {
+		c.at = len(before) + i
+	}
+	f.conns.Store(&conns)
+	for _, c := range added {
+		if err := f.listenTo(c.fd, c.at); err != nil {
 			f.conns.Store(&before)
 			return err
 		}

@@ -50,6 +50,9 @@ type Fabric struct {
 	looked atomic.Bool             // somebody has called Progress since the fabric's goroutine cleared it
 	held   atomic.Bool             // some link may have bytes that it has not sent yet
 
+	awaiting atomic.Int32 // goroutines in Await
+	readable unix.PollFd  // for poll(2): something can be read. What the kernel writes there nobody reads
+
 	epoll    int // of all conns, and of bell
 	bell     int // an eventfd that ends the goroutine's sleep
 	sweeping sync.Mutex
@@ -80,7 +83,7 @@ var (
 // ranks call it; it blocks until all have. Errors: *ConfigError, ErrUnavailable,
 // those of package mesh and of the exchange.
 func Open(ctx context.Context, ex Exchanger, cfg Config) (*Fabric, error) {
-	if err := cfg.check(); err != nil {
+	if err := errors.Join(cfg.check(), cfg.try()); err != nil {
 		return nil, err
 	}
 	if cfg.Stripes == 0 {

@@ -14,6 +14,9 @@ import (
 type Fabric struct{ link.Fabric }
 
 // Open returns an error that wraps ErrUnavailable: the medium needs Linux.
-func Open(context.Context, Exchanger, Config) (*Fabric, error) {
+func Open(_ context.Context, _ Exchanger, cfg Config) (*Fabric, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
 	return nil, fmt.Errorf("%w on %s", ErrUnavailable, runtime.GOOS)
 }

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	// outBytes is how much a link holds back, or could not send yet.
-	outBytes = 64 << 10
+	// outBytes is how much a link holds back at most, or could not send yet.
+	outBytes = holdBytes + sendAbove + 16<<10
 	// holdBytes is the largest put that is copied and held back, so that it
-	// goes with the notification behind it.
-	holdBytes = 8 << 10
-	// sendAbove is how much is held back before it is sent without waiting for
-	// a notification.
+	// goes with the notification behind it in one system call. The copy stays
+	// in the cache; another call, and a second waking of the receiver, cost
+	// more.
+	holdBytes = 64 << 10
+	// sendAbove is how much is held back before it is sent when something
+	// else comes than a notification.
 	sendAbove = 16 << 10
 	// stripeAbove is the smallest put that is spread over stripes.
 	stripeAbove = 256 << 10
@@ -49,6 +51,7 @@ type tcpLink struct {
 	puts   [MaxStripes]uint64 // that were sent by each stripe but the first
 	marked bool               // all of them have been told of in marks
 	broken bool               // a write has failed, so nothing can be said any more
+	full   bool               // epoll is to say when the socket takes more of out
 	jobs   [MaxStripes]job
 	polls  [MaxStripes + 1]unix.PollFd
 
@@ -58,12 +61,12 @@ type tcpLink struct {
 
 	queueing sync.Mutex
 	queue    []byte // answers that are not in out yet
-	forgets  []mem.RegionID
 	queued   atomic.Bool
 
 	arrived [MaxStripes]atomic.Uint64 // puts that have come by each stripe but the first
 	byes    atomic.Int32              // stripes that have said goodbye
 	gone    atomic.Pointer[error]     // why there is nobody there any more
+	errno   atomic.Uint32             // of the first write that failed; the kernel says it only once
 }
 
 // job is what is to be written to one stripe.
@@ -98,19 +101,22 @@ func (l *tcpLink) Put(dst mem.Remote, src []byte) error {
 	if len(src) > holdBytes {
 		return l.putNow(&f, src)
 	}
+	if len(l.out)-l.sent >= sendAbove {
+		if err := l.sendOut(); err != nil {
+			return err
+		}
+	}
 	if err := l.room(headerBytes + len(src)); err != nil {
 		return err
 	}
 	l.out = append(f.append(l.out), src...)
-	if len(l.out)-l.sent >= sendAbove {
-		return l.sendOut()
-	}
 	l.hold()
 	return nil
 }
 
 // Notify implements link.Link. It blocks only where tens of kilobytes of what
-// was said before could not be sent yet, because the peer does not read.
+// was said before could not be sent yet, because the peer does not read; and the
+// first for a region as Put does. It does not allocate.
 func (l *tcpLink) Notify(dst mem.Remote, v uint64) error {
 	size, err := l.size("notify", dst.Region)
 	if err != nil {
@@ -173,10 +179,8 @@ func (l *tcpLink) ask(op string, region mem.RegionID) (int, error) {
 		if err := l.over(op); err != nil {
 			return 0, err
 		}
-		if looks > 2000 {
-			time.Sleep(50 * time.Microsecond)
-		} else {
-			spin.Yield()
+		if looks > 20 {
+			l.fabric.Await(time.Millisecond)
 		}
 	}
 }
@@ -251,7 +255,7 @@ func (l *tcpLink) tryFlush() {
 // unlock gives the lock back, and looks at what was queued meanwhile.
 func (l *tcpLink) unlock() {
 	for {
-		full := cap(l.out)-len(l.out) < maxFrame // then it is for the next one who writes
+		full := outBytes-len(l.out) < maxFrame // then it is for the next one who writes
 		l.mu.Unlock()
 		if full || !l.queued.Load() || !l.mu.TryLock() {
 			return
@@ -275,12 +279,12 @@ func (l *tcpLink) say(f frame) {
 
 // room makes room for n bytes in out. It blocks if it must.
 func (l *tcpLink) room(n int) error {
-	if cap(l.out)-len(l.out) >= n {
+	if outBytes-len(l.out) >= n {
 		return nil
 	}
 	l.out = l.out[:copy(l.out, l.out[l.sent:])]
 	l.sent = 0
-	if cap(l.out)-len(l.out) >= n {
+	if outBytes-len(l.out) >= n {
 		return nil
 	}
 	return l.write(1)
@@ -299,7 +303,7 @@ func (l *tcpLink) hold() {
 func (l *tcpLink) fetchAnswers() {
 	l.queueing.Lock()
 	defer l.queueing.Unlock()
-	for len(l.queue) > 0 && cap(l.out)-len(l.out) >= maxFrame {
+	for len(l.queue) > 0 && outBytes-len(l.out) >= maxFrame {
 		f, _ := decodeHeader((*[headerBytes]byte)(l.queue))
 		l.say(f)
 		l.queue = l.queue[headerBytes:]
@@ -322,25 +326,48 @@ func (l *tcpLink) flush() {
 			l.sent += n
 		case unix.EAGAIN:
 		default:
-			l.broken = true // the reader will see why
+			l.breaks(errno)
 			l.sent = len(l.out)
 		}
 	}
 	if l.sent < len(l.out) {
 		l.hold()
+		l.setFull(true)
 		return
 	}
+	l.emptied()
+}
+
+// emptied is for when all of out has been sent, or never will be.
+func (l *tcpLink) emptied() {
 	l.out, l.sent = l.out[:0], 0
 	if l.pending.Load() {
 		l.pending.Store(false)
 	}
+	l.setFull(false)
+}
+
+// setFull lets epoll wake the fabric's goroutine, or who awaits, when there is
+// room in a socket that was full, or no longer.
+func (l *tcpLink) setFull(full bool) {
+	if l.full == full {
+		return
+	}
+	l.full = full
+	first := l.conns[0]
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(first.at)}
+	if full {
+		e.Events |= unix.EPOLLOUT
+	}
+	// It fails when the connection is over, which is reason enough to wake up.
+	_ = unix.EpollCtl(l.fabric.epoll, unix.EPOLL_CTL_MOD, first.fd, &e)
 }
 
 // sendOut is flush for those who are to know what became of it.
 func (l *tcpLink) sendOut() error {
 	l.flush()
 	if l.broken {
-		return l.failed(0, unix.EPIPE)
+		return l.failed(0)
 	}
 	if gone := l.gone.Load(); gone != nil {
 		return *gone
@@ -348,11 +375,16 @@ func (l *tcpLink) sendOut() error {
 	return nil
 }
 
-// failed is what becomes of an error of a write: it is most often only the echo
-// of something that can be read.
-func (l *tcpLink) failed(stripe int, errno unix.Errno) error {
+// breaks records that a write has failed. Why the peer is gone, the reader finds
+// out: most often the error is only the echo of something that can be read.
+func (l *tcpLink) breaks(errno unix.Errno) {
 	l.broken = true
-	l.conns[stripe].drain(errno)
+	l.errno.CompareAndSwap(0, uint32(errno))
+}
+
+// failed is what becomes of a write that has failed.
+func (l *tcpLink) failed(stripe int) error {
+	l.conns[stripe].drain()
 	if gone := l.gone.Load(); gone != nil {
 		return *gone
 	}
@@ -397,7 +429,7 @@ func (l *tcpLink) write(stripes int) error {
 	l.jobs[0].head = l.out[l.sent:]
 	var err error
 	if l.broken {
-		err = l.failed(0, unix.EPIPE)
+		err = l.failed(0)
 	}
 	for idle := 0; err == nil; {
 		var left, moved bool
@@ -406,9 +438,10 @@ func (l *tcpLink) write(stripes int) error {
 			if len(j.head)+len(j.body) == 0 {
 				continue
 			}
-			errno := j.write(l.conns[stripe].fd)
+			errno := j.write(l.conns[stripe].fd, stripe == 0 && len(j.body) > 0)
 			if errno != 0 && errno != unix.EAGAIN {
-				err = l.failed(stripe, errno)
+				l.breaks(errno)
+				err = l.failed(stripe)
 				break
 			}
 			moved = moved || errno == 0
@@ -428,18 +461,23 @@ func (l *tcpLink) write(stripes int) error {
 		l.jobs[stripe].clear()
 	}
 	l.broken = l.broken || err != nil // perhaps within a frame
-	l.out, l.sent = l.out[:0], 0
-	l.pending.Store(false)
+	l.emptied()
 	return err
 }
 
-// write writes as much as the socket takes, in one system call.
-func (j *job) write(fd int) unix.Errno {
+// write writes as much as the socket takes, in one system call. If more is to
+// come on the stripe, a last segment that is not full waits for it; in the
+// kernel, which sends it anyway when what was sent before has arrived.
+func (j *job) write(fd int, more bool) unix.Errno {
 	setIovec(&j.vector[0], j.head)
 	setIovec(&j.vector[1], j.body[:min(len(j.body), mostPerCall)])
 	j.message.Iov = &j.vector[0]
 	j.message.SetIovlen(2)
-	n, errno := sendFrom(fd, &j.message)
+	flags := uintptr(0)
+	if more {
+		flags = unix.MSG_MORE
+	}
+	n, errno := sendFrom(fd, &j.message, flags)
 	if errno != 0 {
 		return errno
 	}

@@ -51,9 +51,9 @@ func send(fd int, b []byte) (int, unix.Errno) {
 }
 
 // sendFrom writes as much as the socket takes of what m describes.
-func sendFrom(fd int, m *unix.Msghdr) (int, unix.Errno) {
+func sendFrom(fd int, m *unix.Msghdr, flags uintptr) (int, unix.Errno) {
 	for {
-		n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(m)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL|flags)
 		if errno != unix.EINTR {
 			return int(n), errno
 		}

@@ -113,7 +113,9 @@ func (f *Fabric) withdraw(id mem.RegionID) error {
 	}
 	f.mu.Unlock()
 	for _, l := range tell {
-		l.answer(frame{kind: kindFreed, region: id})
+		if err := l.answer(frame{kind: kindFreed, region: id}); err != nil {
+			f.log.Warn("a peer that does not read was not told of a freed region", "rank", f.rank, "peer", l.rank, "region", id)
+		}
 	}
 	if r.mapped == nil {
 		return nil

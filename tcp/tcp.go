@@ -59,13 +59,21 @@ type Config struct {
 
 	// Stripes is the number of connections to each peer, 1 to MaxStripes; 0 is
 	// DefaultStripes. Large puts are spread over all of them, which pays where
-	// a network or a network card gives one connection less than it has. Of
-	// two ranks the lower decides for both.
+	// a network or a network card gives one connection less than it has; inside
+	// a machine it does not. Where two puts with no notification between them
+	// overlap, either may be the last then. Of two ranks the lower decides for
+	// both.
 	Stripes int
 
 	// SocketBytes is the size of the kernel's buffer for each direction of each
 	// connection; 0 leaves it to the kernel, which adapts it.
 	SocketBytes int
+
+	// Congestion is the kernel's congestion control for the connections, such
+	// as "cubic"; empty leaves the system's. One that paces, such as bbr, is made
+	// for long ways: between processes of one machine it costs a third of the
+	// bandwidth of large puts.
+	Congestion string
 
 	// Silence is how long a peer's machine may leave packets unanswered before
 	// the peer is lost; 30 s if zero. A peer that is stopped for that long

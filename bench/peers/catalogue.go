@@ -47,19 +47,30 @@ type Variant struct {
 	// Spins: its ranks burn their time slices waiting, which takes milliseconds
 	// a call, or forever, where ranks share a core. It is not tried there.
 	Spins bool
+	Most  int64    // bytes above which it is not tried, as it hangs; 0: none
 	Ops   []string // nil: all
+}
+
+// upTo are the sizes at which the variant is tried.
+func (v Variant) upTo(sizes []int64) []int64 {
+	if v.Most == 0 {
+		return sizes
+	}
+	return slices.DeleteFunc(slices.Clone(sizes), func(b int64) bool { return b > v.Most })
 }
 
 // A Command is one process to start.
 type Command struct {
+	Name string // in errors; empty: that of Args[0]
 	Args []string
 	Env  []string
 }
 
 // A place says where a peer's files are.
 type place struct {
-	venv string // its virtual environment
-	tmp  string // a folder of this one run, gone after it
+	venv string   // its virtual environment
+	tmp  string   // a folder of this one run, gone after it
+	net  *network // the nodes to run on; nil: the one machine
 }
 
 var allreduceOnly = []string{"allreduce"}
@@ -161,14 +172,7 @@ func catalogue() []Peer {
 			},
 			Launch:   glooRanks,
 			Settings: "TCP on the loopback interface, file store; its I/O thread is not pinned",
-			Variants: []Variant{
-				{Name: "ring", Algo: "ring", Ops: allreduceOnly},
-				{Name: "bcube", Algo: "bcube", Ops: allreduceOnly},
-				{Name: "ring_chunked", Algo: "ring_chunked", InPlaceOnly: true, Ops: allreduceOnly},
-				{Name: "halving_doubling", Algo: "halving_doubling", InPlaceOnly: true, Ops: allreduceOnly},
-				{Name: "default", Ops: without("allreduce", "reduce_scatter", "gatherv", "scatterv", "reduce_scatterv")},
-				{Name: "default, in place", InPlaceOnly: true, Ops: []string{"reduce_scatter", "reduce_scatterv"}},
-			},
+			Variants: glooVariants(),
 		},
 		{
 			Name: "oneccl", Title: "oneCCL, from PyPI, on Intel MPI",
@@ -197,13 +201,7 @@ func catalogue() []Peer {
 // openMPIVariants are the same for both of its versions, but for the name of
 // the shared memory transport.
 func openMPIVariants(transport string) []Variant {
-	tuned := func(algorithms ...string) []string {
-		args := mca("coll_tuned_use_dynamic_rules", "1")
-		for i := 0; i < len(algorithms); i += 2 {
-			args = append(args, mca("coll_tuned_"+algorithms[i]+"_algorithm", algorithms[i+1])...)
-		}
-		return args
-	}
+	tuned := openMPITuned
 	return []Variant{
 		{Name: "default"},
 		// Parts of 16 KiB go without asking the receiver first.
@@ -214,6 +212,26 @@ func openMPIVariants(transport string) []Variant {
 		{Name: "linear, overlapped", Args: tuned("gather", "3", "scatter", "3"), Ops: []string{"gather", "scatter"}},
 		{Name: "recursive doubling", Args: tuned("allgather", "3"), Ops: []string{"allgather"}},
 		{Name: "ring", Args: tuned("allgather", "4"), Ops: []string{"allgather"}},
+	}
+}
+
+// openMPITuned are arguments that choose algorithms, by number.
+func openMPITuned(algorithms ...string) []string {
+	args := mca("coll_tuned_use_dynamic_rules", "1")
+	for i := 0; i < len(algorithms); i += 2 {
+		args = append(args, mca("coll_tuned_"+algorithms[i]+"_algorithm", algorithms[i+1])...)
+	}
+	return args
+}
+
+func glooVariants() []Variant {
+	return []Variant{
+		{Name: "ring", Algo: "ring", Ops: allreduceOnly},
+		{Name: "bcube", Algo: "bcube", Ops: allreduceOnly},
+		{Name: "ring_chunked", Algo: "ring_chunked", InPlaceOnly: true, Ops: allreduceOnly},
+		{Name: "halving_doubling", Algo: "halving_doubling", InPlaceOnly: true, Ops: allreduceOnly},
+		{Name: "default", Ops: without("allreduce", "reduce_scatter", "gatherv", "scatterv", "reduce_scatterv")},
+		{Name: "default, in place", InPlaceOnly: true, Ops: []string{"reduce_scatter", "reduce_scatterv"}},
 	}
 }
 

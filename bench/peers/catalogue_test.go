@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,11 +31,14 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("peer %s: leftovers %q: %v", p.Name, pattern, err)
 			}
 		}
-		checkVariants(t, p)
+		// A campaign of all collectives is to end within the hour.
+		checkVariants(t, p, place{venv: "/venv", tmp: "/tmp/run"}, 3, 6)
 	}
 }
 
-func checkVariants(t *testing.T, p Peer) {
+// checkVariants sees that each is launched with its settings, and that each op
+// has one, and not more than so many.
+func checkVariants(t *testing.T, p Peer, at place, launch, most int) {
 	t.Helper()
 	for _, name := range p.Ops {
 		op, ok := opByName(name)
@@ -47,9 +51,8 @@ func checkVariants(t *testing.T, p Peer) {
 			if n == 0 {
 				t.Errorf("peer %s: no variant for %s with %d ranks on 2 cores", p.Name, name, ranks)
 			}
-			// A campaign of all collectives is to end within the hour.
-			if n > 6 {
-				t.Errorf("peer %s: %d variants for %s, more than 6", p.Name, n, name)
+			if n > most {
+				t.Errorf("peer %s: %d variants for %s, more than %d", p.Name, n, name, most)
 			}
 		}
 	}
@@ -60,7 +63,6 @@ func checkVariants(t *testing.T, p Peer) {
 			}
 		}
 	}
-	at := place{venv: "/venv", tmp: "/tmp/run"}
 	names := map[string]bool{}
 	for _, v := range p.Variants {
 		if v.Name == "" || names[v.Name] {
@@ -69,7 +71,7 @@ func checkVariants(t *testing.T, p Peer) {
 		names[v.Name] = true
 		prog := []string{"prog", "-b", "8"}
 		started := 0
-		for _, c := range p.Launch(at, v, 3, prog) {
+		for _, c := range p.Launch(at, v, launch, prog) {
 			if len(c.Args) < len(prog) || !slices.Equal(c.Args[len(c.Args)-len(prog):], prog) {
 				t.Errorf("peer %s, %s: %q does not end in the program", p.Name, v.Name, c.Args)
 			}
@@ -78,14 +80,14 @@ func checkVariants(t *testing.T, p Peer) {
 					t.Errorf("peer %s, %s: %s is not set", p.Name, v.Name, e)
 				}
 			}
-			if i := slices.Index(c.Args, "-n"); i >= 0 && c.Args[i+1] == "3" {
-				started += 3
+			if i := slices.Index(c.Args, "-n"); i >= 0 && c.Args[i+1] == strconv.Itoa(launch) {
+				started += launch
 			} else {
 				started++
 			}
 		}
-		if started != 3 {
-			t.Errorf("peer %s, %s: starts %d ranks of 3", p.Name, v.Name, started)
+		if started != launch {
+			t.Errorf("peer %s, %s: starts %d ranks of %d", p.Name, v.Name, started, launch)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (l *launcher) run(ctx context.Context, limit time.Duration, leftovers []str
 		if errors.Is(context.Cause(ctx), context.Canceled) && len(said) == 0 {
 			return out, context.Canceled
 		}
-		return out, fmt.Errorf("%s: %w: %s", filepath.Base(cmds[0].Args[0]), firstError(failed), lastWords(said))
+		return out, fmt.Errorf("%s: %w: %s", cmp.Or(cmds[0].Name, filepath.Base(cmds[0].Args[0])), firstError(failed), lastWords(said))
 	}
 	return out, nil
 }

@@ -26,6 +26,7 @@ const usage = `Examples:
   go run ./bench/peers --ranks 2 --sizes 8,1M     # two points of each collective
   go run ./bench/peers --peers openmpi5,impi      # against two peers
   go run ./bench/peers --no-tutti --rounds 1      # the peers alone
+  go run ./bench/peers --across 2 --ops allreduce # sockets: each rank a node of its own (root)
   go run ./bench/peers install                    # bring the peers in, measure nothing
   go run ./bench/peers list                       # the peers, their variants and settings
 
@@ -34,7 +35,8 @@ Usage: go run ./bench/peers [install | list] [flags]
 Peers are installed with apt-get (as root, or with sudo) and into virtual
 environments under the cache folder; one that cannot be had is named in the
 report with the reason. The report goes to standard output and, as report.md
-and report.json, to the cache folder; progress goes to standard error.
+and report.json (across.md and across.json with --across), to the cache folder;
+progress goes to standard error.
 
 Flags:
 `
@@ -44,6 +46,7 @@ type options struct {
 	ops, memory               string
 	dtype, dir, tutti, more   string
 	rounds, contenders        int
+	across                    int
 	cap, limit                time.Duration
 	quick, noTutti, noInstall bool
 	outOfPlace, noVariants    bool
@@ -65,6 +68,7 @@ func parseOptions(args []string, w io.Writer) (options, error) {
 	fs.StringVar(&o.memory, "memory", memoryAlloc+","+memoryUser, "Tutti's buffers: alloc, user")
 	fs.StringVar(&o.dtype, "dtype", "f32", "element type: f32 or i32")
 	fs.BoolVar(&o.outOfPlace, "out-of-place", false, "separate send and receive buffers")
+	fs.IntVar(&o.across, "across", 0, "measure sockets between so many nodes, which are network namespaces (root; default ranks: one a node)")
 	fs.IntVar(&o.rounds, "rounds", 2, "rounds of the peers in turn with Tutti")
 	fs.IntVar(&o.contenders, "contenders", 2, "most peers measured at a point: the fastest of the calibrating run")
 	fs.DurationVar(&o.cap, "cap", 200*time.Millisecond, "time for the iterations of one run")
@@ -91,6 +95,8 @@ func parseOptions(args []string, w io.Writer) (options, error) {
 		o.cap = 100 * time.Millisecond
 	}
 	switch {
+	case o.across != 0 && (o.across < 2 || o.across > mostNodes):
+		return o, fmt.Errorf("--across %d: from 2 to %d nodes", o.across, mostNodes)
 	case o.dtype != "f32" && o.dtype != "i32":
 		return o, fmt.Errorf("--dtype %s: f32 or i32", o.dtype)
 	case o.rounds < 1:
@@ -107,6 +113,9 @@ func (o *options) matrix() ([]group, error) {
 	if o.quick {
 		ranks, sizes = quickRanks, quickSizes
 	}
+	if o.across > 0 {
+		ranks = []int{o.across}
+	}
 	chosen, err := parseOps(o.ops)
 	if err != nil {
 		return nil, err
@@ -114,6 +123,11 @@ func (o *options) matrix() ([]group, error) {
 	if o.ranks != "" {
 		if ranks, err = parseInts(o.ranks); err != nil {
 			return nil, err
+		}
+	}
+	for _, n := range ranks {
+		if o.across > 0 && n%o.across != 0 {
+			return nil, fmt.Errorf("--ranks %d: not a multiple of the %d nodes of --across", n, o.across)
 		}
 	}
 	if o.sizes != "" {
@@ -164,7 +178,11 @@ func names(ps []Peer) []string {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
@@ -187,7 +205,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	peers, err := o.choose(catalogue())
+	all := catalogue()
+	if o.across > 0 {
+		all = across()
+	}
+	peers, err := o.choose(all)
 	if err != nil {
 		return err
 	}
@@ -221,6 +243,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	adoptOrphans()
+	tmp, err := os.MkdirTemp("", "peers-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	var net *network
+	if o.across > 0 && verb == "" {
+		if net, err = newNetwork(ctx, o.across, tmp); err != nil {
+			return err
+		}
+		defer net.close()
+	}
 
 	runners, states, err := prepare(ctx, &o, peers, groups, say)
 	if err != nil {
@@ -238,7 +272,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Machine: thisMachine(),
 		Work: Work{
 			Ops: opsOf(groups), Dtype: o.dtype, Redop: "sum", InPlace: !o.outOfPlace, Memory: memory,
-			Rounds: o.rounds, CapMS: o.cap.Milliseconds(), Contenders: o.contenders,
+			Rounds: o.rounds, CapMS: o.cap.Milliseconds(), Contenders: o.contenders, Nodes: o.across,
 		},
 		Peers: states,
 	}
@@ -246,14 +280,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	tmp, err := os.MkdirTemp("", "peers-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(tmp) }()
 	c := &campaign{
 		work: r.Work, limit: o.limit, rounds: o.rounds, cap: o.cap, variants: !o.noVariants, cores: r.Machine.Cores,
-		runners: runners, launcher: &launcher{tmp: tmp}, tutti: tutti, extra: strings.Fields(o.more), say: say,
+		runners: runners, launcher: &launcher{tmp: tmp}, net: net, tutti: tutti, extra: strings.Fields(o.more), say: say,
 	}
 	if len(runners) == 0 && tutti == "" {
 		return errors.Join(errors.New("nothing to measure: no peer and no commbench"), r.save(o.dir))
@@ -266,7 +295,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	r.writeMarkdown(stdout)
-	say("report.md and report.json are in %s", o.dir)
+	say("%s.md and %[1]s.json are in %s", r.name(), o.dir)
 	return errors.Join(err, r.save(o.dir))
 }
 
@@ -376,6 +405,14 @@ func opsOf(groups []group) []string {
 	return names
 }
 
+// name is that of the report's files.
+func (r *Report) name() string {
+	if r.Work.Nodes > 0 {
+		return "across"
+	}
+	return "report"
+}
+
 func (r *Report) save(dir string) error {
 	var md, js strings.Builder
 	r.writeMarkdown(&md)
@@ -383,8 +420,8 @@ func (r *Report) save(dir string) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "report.md"), []byte(md.String()), 0o644),
-		os.WriteFile(filepath.Join(dir, "report.json"), []byte(js.String()), 0o644),
+		os.WriteFile(filepath.Join(dir, r.name()+".md"), []byte(md.String()), 0o644),
+		os.WriteFile(filepath.Join(dir, r.name()+".json"), []byte(js.String()), 0o644),
 	)
 }
 

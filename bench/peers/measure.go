@@ -30,7 +30,8 @@ type campaign struct {
 	cores    int
 	runners  []runner
 	launcher *launcher
-	tutti    string // commbench; empty: peers only
+	net      *network // nil: all ranks on the one machine
+	tutti    string   // commbench; empty: peers only
 	extra    []string
 	say      func(format string, args ...any)
 }
@@ -109,9 +110,10 @@ func (ch *choices) contenders(bytes int64, most int) []try {
 	return v
 }
 
-// near says whether a variant did well enough at a size to be tried above it.
+// near says whether a variant did well enough at a size to be tried above it,
+// among those that can be.
 func (ch *choices) near(peer, variant string, bytes int64) bool {
-	v := ch.right(bytes)
+	v := slices.DeleteFunc(ch.right(bytes), func(t try) bool { return len(t.variant.upTo([]int64{everyVariant + 1})) == 0 })
 	for i, t := range v[:min(len(v), mostAbove)] {
 		if t.peer == peer && t.variant.Name == variant {
 			return i == 0 || t.us <= v[0].us*nearAbove
@@ -143,8 +145,8 @@ func (c *campaign) measure(ctx context.Context, g group, done func(PointState)) 
 	return nil
 }
 
-// calibrate tries every variant at every size up to everyVariant, and those
-// that did well at the last of these at the sizes above.
+// calibrate tries every variant at every size up to everyVariant, and at the
+// sizes above those that did well there, or all where it is not measured.
 func (c *campaign) calibrate(ctx context.Context, g group) (*choices, error) {
 	ch := &choices{errs: map[string]map[int64]string{}}
 	i := len(g.sizes)
@@ -155,13 +157,15 @@ func (c *campaign) calibrate(ctx context.Context, g group) (*choices, error) {
 		if len(sizes) == 0 {
 			continue
 		}
-		above := i > 0 && sizes[0] > everyVariant
+		// What is best far below it says little of a size.
+		above := i > 0 && sizes[0] > everyVariant && g.sizes[i-1] == everyVariant
 		for _, r := range c.runners {
 			for _, v := range c.usable(r.Peer, g.op, g.ranks) {
-				if above && !ch.near(r.Name, v.Name, g.sizes[i-1]) {
+				fits := v.upTo(sizes)
+				if len(fits) == 0 || above && !ch.near(r.Name, v.Name, g.sizes[i-1]) {
 					continue
 				}
-				c.try(ctx, ch, g, r, v, sizes)
+				c.try(ctx, ch, g, r, v, fits)
 				if ctx.Err() != nil {
 					return nil, ctx.Err()
 				}
@@ -385,7 +389,7 @@ func (c *campaign) runPeer(ctx context.Context, limit time.Duration, r runner, v
 		prog = append(prog, "--variant", v.Algo)
 	}
 	out, err := c.launcher.run(ctx, runLimit(limit, g.ranks, sizes...), r.Leftovers, func(tmp string) []Command {
-		return r.Launch(place{venv: r.venv, tmp: tmp}, v, g.ranks, prog)
+		return r.Launch(place{venv: r.venv, tmp: tmp, net: c.net}, v, g.ranks, prog)
 	})
 	lines, perr := parseLines(out)
 	if err = errors.Join(err, perr); err == nil && len(lines) != len(sizes) {
@@ -438,8 +442,7 @@ func (c *campaign) runTutti(ctx context.Context, g group, size int64, t *tuttiRu
 
 func (c *campaign) commbench(ctx context.Context, g group, bytes int64, memory string, iters int, check bool) (Line, error) {
 	args := []string{
-		c.tutti, "--op", g.op.Name, "--ranks", strconv.Itoa(g.ranks),
-		"--memory", memory, "-n", strconv.Itoa(iters), "-w", strconv.Itoa(min(iters, 5)),
+		c.tutti, "--op", g.op.Name, "--memory", memory, "-n", strconv.Itoa(iters), "-w", strconv.Itoa(min(iters, 5)),
 		"--format", "json", "-d", c.work.Dtype, "-c", map[bool]string{true: "1", false: "0"}[check],
 	}
 	if g.op.Name != barrierOp {
@@ -453,9 +456,13 @@ func (c *campaign) commbench(ctx context.Context, g group, bytes int64, memory s
 		args = append(args, "--in-place")
 	}
 	args = append(args, c.extra...)
-	out, err := c.launcher.run(ctx, runLimit(c.limit, g.ranks, bytes), nil, func(string) []Command {
-		return []Command{{Args: args}}
-	})
+	start := func(string) []Command {
+		if c.net != nil {
+			return c.net.tutti(g.ranks, args)
+		}
+		return []Command{{Args: append(args, "--ranks", strconv.Itoa(g.ranks))}}
+	}
+	out, err := c.launcher.run(ctx, runLimit(c.limit, g.ranks, bytes), nil, start)
 	lines, perr := parseLines(out)
 	if err := errors.Join(err, perr); err != nil {
 		return Line{}, err

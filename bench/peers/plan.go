@@ -60,8 +60,8 @@ func bands(sizes []int64) [][]int64 {
 
 const (
 	smallSize = 64 << 10
-	// Above this only the variants that were near the best at the largest size
-	// up to it are calibrated: a run takes seconds there.
+	// Above this only the variants that were near the best at this size,
+	// where it is measured, are calibrated: a run takes seconds there.
 	everyVariant = 16 << 20
 )
 

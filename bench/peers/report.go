@@ -32,7 +32,8 @@ type Work struct {
 	Memory     []string `json:"memory"` // Tutti's buffers
 	Rounds     int      `json:"rounds"`
 	CapMS      int64    `json:"cap_ms"`
-	Contenders int      `json:"contenders"` // most peers measured at a point
+	Contenders int      `json:"contenders"`      // most peers measured at a point
+	Nodes      int      `json:"nodes,omitempty"` // between which the ranks are divided; 0: one machine
 }
 
 // TuttiState says which Tutti was measured, or why none was.
@@ -107,7 +108,11 @@ func (r *Report) writeMarkdown(w io.Writer) {
 	if !r.Work.InPlace {
 		place = "out of place"
 	}
-	fmt.Fprintf(w, "# Tutti and its peers: %s %s, %s\n\n", r.Work.Dtype, r.Work.Redop, place)
+	between := ""
+	if r.Work.Nodes > 0 {
+		between = fmt.Sprintf(" over sockets between %d nodes", r.Work.Nodes)
+	}
+	fmt.Fprintf(w, "# Tutti and its peers%s: %s %s, %s\n\n", between, r.Work.Dtype, r.Work.Redop, place)
 	fmt.Fprintf(w, "%s; %s, %d cores usable, %s of memory; Linux %s; %s.\n\n",
 		r.Date, r.Machine.CPU, r.Machine.Cores, sizeName(r.Machine.MemoryMiB<<20), r.Machine.Kernel, r.Machine.Go)
 	fmt.Fprintf(w, "Command: `%s`\n\n", r.Command)
@@ -117,6 +122,9 @@ func (r *Report) writeMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "Times are microseconds a call: the slowest rank's, median over iterations, median over rounds: %d (least to most of them). "+
 		"Peers and Tutti ran in turn, rank i on core i mod %d. Ratios are the best peer's time over Tutti's, divided within each round: above 1, Tutti is the faster; **bold** where it is the slower.\n\n",
 		r.Work.Rounds, r.Machine.Cores)
+	if r.Work.Nodes > 0 {
+		fmt.Fprintf(w, "The nodes are network namespaces of this machine, joined by veth pairs and a bridge: no wire, the kernel's TCP, and cores that all share. Node i has the i-th part of the ranks.\n\n")
+	}
 	r.writePeers(w)
 	r.writeSummary(w)
 	for _, t := range r.tables() {

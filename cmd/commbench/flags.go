@@ -103,9 +103,12 @@ func newCommand(run func(context.Context, *options) error, stdout, stderr io.Wri
 	root := &cobra.Command{
 		Use:     "commbench [flags]",
 		Example: examples,
-		Long: `Measures collectives between the ranks of this machine and checks their results.
+		Long: `Measures collectives between the ranks of a job and checks their results.
 Ranks are processes that commbench starts itself, rank i on usable core i modulo
-their number. Sizes are bytes of one rank's buffer or, where a buffer has a block
+their number; or what torchrun, mpirun, mpiexec, srun or a Kubernetes Indexed Job
+has started on several machines. By hand, each rank needs TUTTI_RANK, TUTTI_SIZE
+and TUTTI_BOOTSTRAP=tcp://host:port of rank 0, and all the same TUTTI_SECRET.
+Sizes are bytes of one rank's buffer or, where a buffer has a block
 for every rank, of all its blocks: each has a rank's share, in whole elements and
 one at least. K, M, G are powers of 1024.
 Exit status: 0 good, 1 wrong results, 2 bad usage, 3 could not run.`,
@@ -161,7 +164,7 @@ everybody's. Besides that: how fast all ranks together read, copy and reduce.`,
 	f.StringVar(&r.wire, "wire", "full", "form of f32 on its way in an allreduce: full, f16, bf16, q8")
 	f.BoolVar(&o.fixedOrder, "fixed-order", false, "only algorithms that reduce in rank order")
 	f.BoolVar(&o.overlap, "overlap", false, "also run each operation beside a computation that takes as long,\nout of place unless --in-place, and tell which share of it hides")
-	f.StringVar(&o.path, "path", "auto", "medium: auto, shm")
+	f.StringVar(&o.path, "path", "auto", "media: auto, shm, tcp, verbs, or inside and between nodes: shm+tcp, shm+verbs")
 	f.StringVar(&o.algo, "algo", "auto", "algorithm: auto, direct, oneshot, staged, ring, tree, ..., or with\nits collective: allreduce/ring")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads of a rank that reduce (default: cores / ranks)")
 	f.Uint64Var(&o.seed, "seed", 1, "of the pseudo-random data")

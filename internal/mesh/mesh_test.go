@@ -461,11 +461,7 @@ func TestForeignCard(t *testing.T) {
 func TestKey(t *testing.T) {
 	seen := map[[32]byte]string{}
 	for _, blobs := range []string{"a|b", "b|a", "ab|", "|ab", "a|b|", "a", "", "a|c"} {
-		var parts [][]byte
-		for _, p := range bytes.Split([]byte(blobs), []byte("|")) {
-			parts = append(parts, p)
-		}
-		key := jobKey(parts)
+		key := jobKey(bytes.Split([]byte(blobs), []byte("|")))
 		if other, ok := seen[key]; ok {
 			t.Errorf("%q and %q give one key", blobs, other)
 		}

@@ -1,17 +1,21 @@
-// gloo.cc - the peer program for Gloo over its TCP transport on the loopback
-// interface, ranks meeting in a directory (file store).
+// gloo.cc - the peer program for Gloo over its TCP transport, on the loopback
+// interface or at the address PEERS_ADDR, ranks meeting in a directory (file
+// store).
 //
 //   PEERS_RANK=i PEERS_RANKS=n PEERS_DIR=/shared/dir ./gloo --variant ring ...
 //
 // Variants of allreduce, all from Gloo itself: ring and bcube (the function API,
 // which PyTorch uses), ring_chunked and halving_doubling (the older classes,
-// bound to their buffers ahead of the call). Gloo's only reduce_scatter is of
+// bound to their buffers ahead of the call). After one of the latter,
+// +block and +poll have the rank's own thread read its sockets, waiting in the
+// kernel or in a loop. Gloo's only reduce_scatter is of
 // the older kind, and in place. The other ops have one way each.
 //
 // Gloo moves bytes on a thread of its own. It is started before the rank's
 // thread is pinned, so the system places it; pinning both to one core made
 // every message wait for a switch between them.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,6 +38,7 @@
 #include <gloo/reduce_scatter.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
@@ -41,6 +46,7 @@ namespace {
 
 struct Peer {
   std::shared_ptr<gloo::rendezvous::Context> context;
+  std::shared_ptr<gloo::rendezvous::Context> own;  // of +block and +poll: only the bound classes can use it
   std::unique_ptr<gloo::BarrierOptions> barrier;
   std::unique_ptr<gloo::Algorithm> bound;
   int rank, ranks;
@@ -64,13 +70,15 @@ void max(void* self, double* v, size_t n) {
 template <typename T>
 void prepareAllreduce(Peer& p, const bench_opt* o, T* in, T* out, size_t count) {
   std::string variant = o->variant;
+  auto context = p.own ? p.own : p.context;
+  variant.resize(std::min(variant.size(), variant.find('+')));
   if (variant == "ring_chunked" || variant == "halving_doubling") {
     if (!o->in_place)
       bench_die("this variant of Gloo works in place only", o->variant);
     if (variant == "ring_chunked")
-      p.bound.reset(new gloo::AllreduceRingChunked<T>(p.context, {out}, static_cast<int>(count)));
+      p.bound.reset(new gloo::AllreduceRingChunked<T>(context, {out}, static_cast<int>(count)));
     else
-      p.bound.reset(new gloo::AllreduceHalvingDoubling<T>(p.context, {out}, static_cast<int>(count)));
+      p.bound.reset(new gloo::AllreduceHalvingDoubling<T>(context, {out}, static_cast<int>(count)));
     p.run = [&p] { p.bound->run(); };
     return;
   }
@@ -230,7 +238,11 @@ int main(int argc, char** argv) {
   l.ranks = atoi(need("PEERS_RANKS"));
   try {
     gloo::transport::tcp::attr attr;
-    attr.iface = "lo";
+    const char* addr = getenv("PEERS_ADDR");
+    if (addr && *addr)
+      attr.hostname = addr;
+    else
+      attr.iface = "lo";
     auto device = gloo::transport::tcp::CreateDevice(attr);
     gloo::rendezvous::FileStore store(need("PEERS_DIR"));
     Peer p;
@@ -239,6 +251,19 @@ int main(int argc, char** argv) {
     p.context = std::make_shared<gloo::rendezvous::Context>(l.rank, l.ranks);
     p.context->setTimeout(std::chrono::milliseconds(60000));
     p.context->connectFullMesh(store, device);
+    const char* how = strchr(o.variant, '+');
+    if (how) {
+      const bool poll = !strcmp(how, "+poll");
+      if (!poll && strcmp(how, "+block"))
+        bench_die("unknown variant", o.variant);
+      gloo::rendezvous::PrefixStore second("own", store);
+      p.own = std::make_shared<gloo::rendezvous::Context>(l.rank, l.ranks);
+      p.own->setTimeout(std::chrono::milliseconds(60000));
+      p.own->connectFullMesh(second, device);
+      for (int q = 0; q < l.ranks; q++)
+        if (q != l.rank)
+          p.own->getPair(q)->setSync(true, poll);
+    }
     p.barrier.reset(new gloo::BarrierOptions(p.context));
     l.self = &p;
     l.barrier = barrier;

@@ -31,7 +31,7 @@ func Main(n int, cfg tutti.Config, rank func(ctx context.Context, r *Rank) error
 	case n < 1:
 		fmt.Fprintf(os.Stderr, "%d ranks; want at least 1\n", n)
 		os.Exit(2)
-	case os.Getenv(bootstrap.EnvRank) == "":
+	case bootstrap.Launcher() == "":
 		err = launch(ctx, n)
 	default:
 		err = play(ctx, cfg, rank)
