@@ -112,6 +112,9 @@ func TestReachOver(t *testing.T) {
 			kindOf(t, c.what, err, plan.OutOfReach)
 		}
 	}
+	if _, ok := puts.ReachOver(plan.Nodes{0}); ok {
+		t.Error("a plan of 2 ranks runs over 1")
+	}
 	_, err := plan.LowerOver(puts, 2, plan.Nodes{0})
 	kindOf(t, "a rank too few", err, plan.Malformed)
 	_, err = plan.LowerOver(puts, 2, plan.Nodes{-1, 0})

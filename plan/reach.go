@@ -72,9 +72,12 @@ func (p *Plan) Reach() Reach {
 // own node, or the step is a put to the Scratch of a rank of another node. If
 // so, inside is what the steps need within the nodes; a put to another node
 // does not count there. Over one node that is [Plan.Reach], and over nodes of
-// one rank each, ok is [Reach.PutOnly]. It panics unless nodes has a node for
-// every rank.
+// one rank each, ok is [Reach.PutOnly]. A plan for another number of ranks does
+// not run.
 func (p *Plan) ReachOver(nodes Nodes) (inside Reach, ok bool) {
+	if len(nodes) != p.Ranks {
+		return Reach{}, false
+	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		switch q := s.stranger(nodes); {
