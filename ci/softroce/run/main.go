@@ -43,6 +43,10 @@ func run(ctx context.Context) error {
 	flag.StringVar(&config.CPU, "cpu", "", "processor model, as QEMU has it")
 	flag.StringVar(&config.Accel, "accel", "", "kvm or tcg")
 	flag.BoolVar(&config.MPI, "mpi", false, "bring Open MPI and UCX")
+	flag.Func("module", "kernel module to load besides", func(s string) error {
+		config.Modules = append(config.Modules, s)
+		return nil
+	})
 	node := flag.Int("node", -1, "run the command in this machine only")
 	shell := flag.Bool("sh", false, "the command is a line of shell; $NODE says where it runs")
 	limit := flag.Duration("limit", 5*time.Minute, "for the command")
