@@ -137,7 +137,7 @@ func TestDoorInALongRow(t *testing.T) {
 				row := drawSmallCalls(rand.New(rand.NewPCG(uint64(n), 5)), n, calls)
 				onEveryRank(t, n, func(r int) error {
 					c, err := engine.New(t.Context(), engine.Config{
-						Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: choose,
+						Rank: r, Size: n, Nodes: m.grouping(n), Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: choose,
 						Cores: runtime.GOMAXPROCS(0), Threads: 1,
 					})
 					if err != nil {

@@ -27,11 +27,12 @@ import (
 type medium struct {
 	name   string
 	mapped bool
+	nodes  func(ranks int) plan.Nodes // nil: as Config has it
 	open   func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric
 }
 
 var media = []medium{
-	{"shm", true, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
+	{"shm", true, nil, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
 		fabrics := make([]link.Fabric, len(ex))
 		onEveryRank(t, len(ex), func(r int) error {
 			f, err := shm.Open(t.Context(), ex[r], nil)
@@ -40,10 +41,10 @@ var media = []medium{
 		})
 		return fabrics
 	}},
-	{"memory", true, memory(linktest.Options{Mapped: true})},
-	{"put", false, memory(linktest.Options{})},
-	{"late", false, memory(linktest.Options{Late: true})},
-	{"span", false, spanned},
+	{"memory", true, nil, memory(linktest.Options{Mapped: true})},
+	{"put", false, nil, memory(linktest.Options{})},
+	{"late", false, nil, memory(linktest.Options{Late: true})},
+	{"span", false, twoNodes, spanned},
 }
 
 // spanned puts ranks on two nodes by turns: they share memory inside a node and
@@ -53,7 +54,7 @@ func spanned(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
 	across := linktest.Memory(len(ex), linktest.Options{Late: true})
 	out := make([]link.Fabric, len(ex))
 	for r := range out {
-		f, err := span.Join(r, nodesOf(len(ex)), inside[r], across[r])
+		f, err := span.Join(r, twoNodes(len(ex)), inside[r], across[r])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +63,39 @@ func spanned(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
 	return out
 }
 
-// nodesOf is the node of each rank of a medium that spans two.
-func nodesOf(ranks int) []int {
-	nodes := make([]int, ranks)
+// twoNodes is the node of each rank of a medium that spans two.
+func twoNodes(ranks int) plan.Nodes {
+	nodes := plan.OneNode(ranks)
 	for r := range nodes {
 		nodes[r] = r % 2
 	}
 	return nodes
+}
+
+// planOf returns the plan of an algorithm for the ranks of a medium, whether it
+// can run there, and what it needs inside nodes.
+func (m *medium) planOf(name string, ranks, root int) (p *plan.Plan, inside plan.Reach, ok bool) {
+	nodes := m.grouping(ranks)
+	switch {
+	case nodes == nil && m.mapped:
+		nodes = plan.OneNode(ranks)
+	case nodes == nil:
+		nodes = plan.Apart(ranks)
+	}
+	p, err := algo.NewOver(name, nodes, root)
+	if err != nil {
+		panic(err)
+	}
+	inside, ok = p.ReachOver(nodes)
+	return p, inside, ok
+}
+
+// grouping is what a medium's ranks are told of their nodes.
+func (m *medium) grouping(ranks int) plan.Nodes {
+	if m.nodes == nil {
+		return nil
+	}
+	return m.nodes(ranks)
 }
 
 func memory(o linktest.Options) func(*testing.T, []bootstrap.Exchanger) []link.Fabric {
@@ -107,7 +134,7 @@ func open(t *testing.T, m medium, n int, algoName string, adjust func(*tune.Choi
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Threads: threads,
+			Rank: r, Size: n, Nodes: m.grouping(n), Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Threads: threads,
 			Cores:  runtime.GOMAXPROCS(0),
 			Choose: chooser(algoName, adjust),
 		})
@@ -206,12 +233,8 @@ func needsMapping(name string, m medium, n int, registered, attach bool) bool {
 	if n == 1 || name == "" {
 		return false
 	}
-	p, err := algo.New(name, n, 0)
-	if err != nil {
-		panic(err)
-	}
-	reach := p.Reach()
-	return !m.mapped && !reach.PutOnly() || reach.PeerData && !registered && (!attach || !reach.AttachOnly())
+	_, inside, ok := m.planOf(name, n, 0)
+	return !ok || inside.PeerData && !registered && (!attach || !inside.AttachOnly())
 }
 
 func (j job) checkSum(t *testing.T, size int, registered, inPlace, refused bool) {

@@ -307,7 +307,7 @@ func (f *freeWatcher) Alloc(bytes int) (*mem.Buffer, error) {
 
 // watched is shm whose rank 0 counts what it frees.
 func watched(watcher **freeWatcher) medium {
-	return medium{"shm", true, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
+	return medium{"shm", true, nil, func(t *testing.T, ex []bootstrap.Exchanger) []link.Fabric {
 		fabrics := media[0].open(t, ex)
 		*watcher = &freeWatcher{Fabric: fabrics[0].(*shm.Fabric)}
 		fabrics[0] = *watcher

@@ -48,16 +48,15 @@ func TestFixedOrder(t *testing.T) {
 				if testing.Short() && m.name == "late" {
 					continue
 				}
-				p, reach := (*plan.Plan)(nil), plan.Reach{}
+				var p *plan.Plan
 				if name != "" {
-					var err error
-					if p, err = algo.New(name, n, 1); err != nil {
+					root, runs := 0, false
+					if collective.Rooted() {
+						root = 1
+					}
+					if p, _, runs = m.planOf(name, n, root); !runs {
 						continue
 					}
-					reach = p.Reach()
-				}
-				if !m.mapped && !reach.PutOnly() {
-					continue
 				}
 				t.Run(m.name+"/"+collective.String()+"/"+name, func(t *testing.T) {
 					j := openOrdered(t, m, n, collective, name)
@@ -92,7 +91,7 @@ func openOrdered(t *testing.T, m medium, n int, collective plan.Collective, name
 	j := make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, FixedOrder: true,
+			Rank: r, Size: n, Nodes: m.grouping(n), Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, FixedOrder: true,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
 			Choose: func(r tune.Request) tune.Choice {
 				choice := tune.Choose(r)

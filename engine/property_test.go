@@ -119,7 +119,7 @@ func newLab(t *testing.T, m medium, n int) *lab {
 	l.job = make(job, n)
 	onEveryRank(t, n, func(r int) error {
 		c, err := engine.New(t.Context(), engine.Config{
-			Rank: r, Size: n, Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: choose,
+			Rank: r, Size: n, Nodes: m.grouping(n), Exchanger: ex[r], Fabric: fabrics[r], Plan: algo.NewOver, Choose: choose,
 			Cores: runtime.GOMAXPROCS(0), Threads: 1,
 			FetchByAddress: n%2 == 0,  // both ways of long messages
 			CacheBytes:     128 << 10, // results stay in the cache, or go past it
@@ -236,11 +236,8 @@ func (l *lab) drawSizes(tr *trial, rng *rand.Rand) {
 func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	names := algo.Names(tr.collective)
 	name := names[rng.IntN(len(names))]
-	p, err := algo.New(name, len(l.job), tr.root)
-	if err != nil {
-		panic(err)
-	}
-	reach, registered := p.Reach(), true
+	_, reach, runs := l.medium.planOf(name, len(l.job), tr.root)
+	registered := true
 	for _, kind := range tr.memory {
 		registered = registered && (kind == "alloc" || kind == "register" && l.medium.name == "shm")
 	}
@@ -251,7 +248,7 @@ func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	}
 	switch {
 	case choice.IsOneShot() && (!l.medium.mapped || tr.vector || payload > tune.OneShotBytes):
-	case !l.medium.mapped && !reach.PutOnly():
+	case !runs:
 	case reach.PeerData && !registered && (!reach.AttachOnly() || !l.attach):
 	default:
 		return name
