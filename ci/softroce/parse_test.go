@@ -131,6 +131,9 @@ func TestPerftestLines(t *testing.T) {
 			t.Error("nothing was taken for figures")
 		}
 	}
+	if _, err := parsePerftest(" 8 3000 inf inf inf nan nan inf inf\n", 8); !errors.Is(err, errClock) {
+		t.Errorf("infinite figures: %v", err)
+	}
 }
 
 func TestTransports(t *testing.T) {
