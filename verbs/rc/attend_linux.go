@@ -42,9 +42,9 @@ func (r *rail) attend(ctx context.Context) {
 // all cores, the runtime's poller is not looked at for milliseconds, but a thread
 // that comes back from the system is let in.
 func (r *rail) awaitEvent() error {
-	fds := [2]unix.PollFd{{Fd: int32(r.channel.Fd()), Events: unix.POLLIN}, {Fd: int32(r.fabric.bell), Events: unix.POLLIN}}
+	r.fds = [2]unix.PollFd{{Fd: int32(r.channel.Fd()), Events: unix.POLLIN}, {Fd: int32(r.fabric.bell), Events: unix.POLLIN}}
 	for {
-		_, err := unix.Poll(fds[:], -1)
+		_, err := unix.Poll(r.fds[:], -1)
 		if err == nil {
 			break
 		}

@@ -31,11 +31,11 @@ type peer struct {
 	fabric *Fabric
 	rank   int
 	up     chan struct{} // closed when there is a link
+	making sync.Mutex    // of a link that the peer asks for
 
 	mu      sync.Mutex
 	link    *rcLink
 	attempt *attempt // under way, if any
-	making  bool     // a link that the peer asks for
 }
 
 // attempt is one try to connect. It is the fabric's, not that of whoever asked
@@ -164,18 +164,13 @@ func (f *Fabric) handleCalls() {
 	})
 	f.mesh.Handle(forLink, func(rank int, c *net.TCPConn) {
 		p := &f.peers[rank]
-		p.mu.Lock()
-		refuse := rank > f.rank || p.link != nil || p.making
-		p.making = !refuse || p.making
-		p.mu.Unlock()
-		if refuse {
+		p.making.Lock() // until what is left of a try before is gone
+		defer p.making.Unlock()
+		if rank > f.rank || p.take() != nil {
 			c.Close()
 			return
 		}
 		err := p.make(c, false)
-		p.mu.Lock()
-		p.making = false
-		p.mu.Unlock()
 		if err != nil && !f.isClosed() {
 			f.log.Warn("a peer could not be connected", "rank", f.rank, "peer", rank, "cause", err)
 		}

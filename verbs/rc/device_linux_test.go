@@ -1,6 +1,7 @@
 package rc
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"sync"
@@ -40,8 +41,8 @@ func prepare() (done func(), err error) {
 	for name, value := range map[string]string{
 		verbs.LibraryVariable:      lib,
 		"TUTTI_FAKE_VERBS_DIR":     dir,
-		"TUTTI_FAKE_VERBS_DEVICES": "2",
-		"TUTTI_FAKE_VERBS_QUIET":   os.Getenv("TUTTI_FAKE_VERBS_QUIET"),
+		"TUTTI_FAKE_VERBS_DEVICES": "3",
+		"TUTTI_FAKE_VERBS_QUIET":   cmp.Or(os.Getenv("TUTTI_FAKE_VERBS_QUIET"), "0"),
 	} {
 		if err := os.Setenv(name, value); err != nil {
 			return nil, err
@@ -130,12 +131,11 @@ func descriptors(t testing.TB) int {
 // settings are configurations that tests of the contract run with.
 func settings() map[string]Config {
 	all := map[string]Config{
-		"default":         {},
-		"three lanes":     {QueuePairs: 3},
-		"tiny queues":     {SendDepth: 8, Credits: 4, BounceBytes: minBounceBytes, QueuePairs: 2},
-		"nothing inline":  {InlineBytes: -1},
-		"direct":          {Signal: Direct},
-		"direct, 2 lanes": {Signal: Direct, QueuePairs: 2, SendDepth: 16},
+		"default":        {},
+		"three lanes":    {QueuePairs: 3},
+		"tiny queues":    {SendDepth: 8, Credits: 4, BounceBytes: minBounceBytes, QueuePairs: 2},
+		"nothing inline": {InlineBytes: -1},
+		"direct":         {Signal: Direct, QueuePairs: 2, SendDepth: 16},
 	}
 	if simulated != nil {
 		all["two rails"] = Config{Devices: []string{"fake0", "fake1"}, QueuePairs: 2}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,13 @@ type Fabric struct {
 	log   *slog.Logger
 	mesh  *mesh.Mesh
 	rails []*rail
+
+	// Where a device is software, what a rank waits for needs a core too.
+	software bool
+	copyMost int
+	yieldful bool          // and there may be none but that of the rank that waits
+	empty    atomic.Uint32 // looks at the queues in vain
+
 	peers []peer // indexed by rank; ours is unused
 
 	life    context.Context // until Close
@@ -104,6 +112,11 @@ func Open(ctx context.Context, ex Exchanger, cfg Config) (_ *Fabric, err error) 
 	}()
 	if err := f.openRails(networksOf(cfg.Listen)); err != nil {
 		return nil, err
+	}
+	f.copyMost = copyMost
+	if f.software = slices.ContainsFunc(f.rails, (*rail).software); f.software {
+		f.copyMost = copyMostSoftware
+		f.yieldful = runtime.NumCPU() <= 2
 	}
 	m, err := mesh.Open(ctx, ex, mesh.Config{Listen: cfg.Listen, Advertise: cfg.Advertise, Silence: cfg.Silence, Log: cfg.Log})
 	if err != nil {

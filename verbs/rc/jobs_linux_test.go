@@ -32,6 +32,7 @@ type pair struct {
 	counter *link.Counter
 	theirs  mem.RegionID
 	waiter  link.Waiter
+	posts   []time.Duration
 }
 
 // counterRoom is where in a region what is not the counter begins.
@@ -101,9 +102,11 @@ func (p *pair) latency(ctx context.Context, size, rounds int, from uint64) ([]ti
 				return nil, err
 			}
 		}
+		posting := time.Now()
 		if err := errors.Join(p.link.Put(to, src), p.notify(i)); err != nil {
 			return nil, err
 		}
+		p.posts = append(p.posts, time.Since(posting))
 		if p.rank == 0 {
 			if err := p.waiter.Wait(ctx, p.counter, i); err != nil {
 				return nil, err
@@ -156,6 +159,8 @@ func bench(ctx context.Context) error {
 		mark += uint64(rounds)
 		slices.Sort(took)
 		if p.rank == 0 {
+			slices.Sort(p.posts)
+			fmt.Printf("posts: typical %.2f us 90%% %.2f; procs %d\n", us(p.posts[len(p.posts)/2]), us(p.posts[len(p.posts)*9/10]), runtime.GOMAXPROCS(0))
 			fmt.Printf("latency %d B: least %.2f us, typical %.2f us, 99%% %.2f us\n", size, us(took[0]), us(took[len(took)/2]), us(took[len(took)*99/100]))
 		}
 	}
@@ -178,7 +183,7 @@ func us(d time.Duration) float64 { return float64(d) / 1e3 }
 func child(job string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	jobs := map[string]func(context.Context) error{"bench": bench}
+	jobs := map[string]func(context.Context) error{"bench": bench, "play": playJob, "survive": surviveJob}
 	do := jobs[job]
 	if do == nil {
 		fmt.Fprintf(os.Stderr, "no such job: %q\n", job)

@@ -21,8 +21,10 @@ const (
 	// device without waiting for a notification.
 	postAbove = 16 << 10
 	// copyMost is the largest put that is copied also from memory that the device
-	// knows: to wait for its completion would take longer.
-	copyMost = 16 << 10
+	// knows: to wait for its completion would take longer. A device that is
+	// software copies by itself, and slower than we do.
+	copyMost         = 16 << 10
+	copyMostSoftware = 128 << 10
 	// tailMost is how much of the end of a larger one is copied. While its head
 	// completes, which Put waits for, the tail is on the wire, so that the way
 	// there and back costs nothing.
@@ -45,6 +47,7 @@ type rcLink struct {
 	mu       sync.Mutex
 	over     bool // Close has posted the last request
 	pending  pending
+	order    order
 	sent     uint64 // counts and records
 	records  uint64
 	counters map[mem.Remote]*counterOf
@@ -89,6 +92,18 @@ type pending struct {
 	inline [1024]byte
 }
 
+// span is a range of the peer's memory.
+type span struct{ from, to uint64 }
+
+func (s span) meets(o span) bool { return s.from < o.to && o.from < s.to }
+
+// order is what may still be being written, of a link with several lanes.
+type order struct {
+	first  span     // holds everything that goes by lane 0 alone; to is 0: nothing
+	spread [32]span // what goes by several
+	n      int      // of those
+}
+
 // counterOf is a counter of the peer's that was notified before.
 type counterOf struct {
 	at   mem.Remote
@@ -123,10 +138,16 @@ func (l *rcLink) Put(dst mem.Remote, src []byte) error {
 		return err
 	}
 	at := p.addr + uint64(dst.Offset)
+	lanes := l.lanesFor(len(src))
+	if len(l.lanes) > 1 {
+		if err := l.keepOrder(lanes > 1, span{at, at + uint64(len(src))}); err != nil {
+			return err
+		}
+	}
 	if len(src) <= holdMost {
 		return l.hold(p, at, src)
 	}
-	return l.write(p, at, src)
+	return l.write(p, lanes, at, src)
 }
 
 // Notify implements link.Link. It blocks while the send queue is full, and while
@@ -211,6 +232,7 @@ func (l *rcLink) usable(op string) error {
 // pause is what who has the lock does while it waits for something. It returns
 // why there is no use in that any more.
 func (l *rcLink) pause(looks int) error {
+	l.fabric.attended()
 	l.fabric.progress()
 	if l.owes.Load() {
 		l.pay()

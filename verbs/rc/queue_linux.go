@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tutti-go/tutti/internal/spin"
 	"github.com/tutti-go/tutti/verbs"
 )
 
@@ -14,6 +15,8 @@ const (
 	maxQueue = 1 << 15
 	// takeAtOnce is how many completions are taken by one call of C.
 	takeAtOnce = 32
+	// yieldEach is how many looks in vain come between two offers of the core.
+	yieldEach = 4
 )
 
 // queue is a completion queue that several lanes of a rail share.
@@ -78,10 +81,21 @@ func (q *queue) close() error {
 
 // Progress implements link.Progresser. It polls each completion queue once.
 func (f *Fabric) Progress() {
+	f.attended()
+	if !f.progress() && f.yieldful {
+		// The kernel receives packets between two processes, not beneath one that
+		// keeps its core, once there are many.
+		if f.empty.Add(1)%yieldEach == 0 {
+			spin.Yield()
+		}
+	}
+}
+
+// attended keeps the rails' goroutines away for a while.
+func (f *Fabric) attended() {
 	if !f.looked.Load() {
 		f.looked.Store(true)
 	}
-	f.progress()
 }
 
 // progress reports whether anything has completed.

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tutti-go/tutti/verbs"
 )
@@ -26,6 +29,7 @@ type rail struct {
 	pd      *verbs.PD
 	channel *verbs.CompletionChannel
 
+	fds   [2]unix.PollFd // of the rail's goroutine
 	begun sync.Once
 	begin chan struct{} // closed when there is a completion queue
 }
@@ -128,7 +132,7 @@ func (f *Fabric) openBest(exceptions []string, near []netip.Prefix) error {
 }
 
 // openRail opens one device and adds it to the rails.
-func (f *Fabric) openRail(name railName, near []netip.Prefix) (r *rail, err error) {
+func (f *Fabric) openRail(name railName, near []netip.Prefix) (_ *rail, err error) {
 	device, err := verbs.Open(name.device)
 	if err != nil {
 		if errors.Is(err, verbs.ErrUnavailable) {
@@ -136,7 +140,7 @@ func (f *Fabric) openRail(name railName, near []netip.Prefix) (r *rail, err erro
 		}
 		return nil, err
 	}
-	r = &rail{fabric: f, index: len(f.rails), device: device, begin: make(chan struct{})}
+	r := &rail{fabric: f, index: len(f.rails), device: device, begin: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.close())
@@ -159,8 +163,7 @@ func (f *Fabric) openRail(name railName, near []netip.Prefix) (r *rail, err erro
 		return nil, err
 	}
 	if r.gid, err = chooseGID(table, r.port.LinkLayer, f.cfg.GIDIndex, near); err != nil {
-		field := "GIDIndex"
-		return nil, &ConfigError{field, fmt.Errorf("%s port %d: %w", device.Name(), r.port.Number, err)}
+		return nil, &ConfigError{"GIDIndex", fmt.Errorf("%s port %d: %w", device.Name(), r.port.Number, err)}
 	}
 	if r.pd, err = device.AllocPD(); err != nil {
 		return nil, err
@@ -192,6 +195,16 @@ func (r *rail) choosePort(number int) (verbs.Port, error) {
 		return verbs.Port{}, &ConfigError{"Devices", fmt.Errorf("%s has no port %d: it has %d", r.device.Name(), number, r.attr.Ports)}
 	}
 	return verbs.Port{}, &ConfigError{"Devices", fmt.Errorf("%s: %s: is the link up?", r.device.Name(), strings.Join(states, ", "))}
+}
+
+// software reports whether the device is none, as soft-RoCE's are.
+func (r *rail) software() bool {
+	list, err := verbs.Inventory(nil)
+	if err != nil {
+		return false
+	}
+	at := slices.IndexFunc(list, func(h verbs.Hardware) bool { return h.Name == r.device.Name() })
+	return at >= 0 && list[at].PCI == ""
 }
 
 // mtu is what the rail offers.

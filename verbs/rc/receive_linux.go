@@ -12,7 +12,8 @@ import (
 // receiver is what a link takes in: counts and records of lane 0, in their
 // order. All but the atomics is under the link's rx.
 type receiver struct {
-	slots   []byte // where records come in; a ring
+	mapped  []byte
+	slots   []byte // of it, where records come in; a ring
 	slotsMR *verbs.MR
 	serial  uint64        // of the record that comes next
 	taken   atomic.Uint64 // counts and records; their receives are the peer's again
@@ -34,9 +35,10 @@ type named struct {
 // open makes room for records.
 func (r *receiver) open(rail *rail, credits int) (err error) {
 	r.waiting = make([]uint32, credits+spareReceives)
-	if r.slots, err = mapMemory(credits * recordSlot); err != nil {
+	if r.mapped, err = mapMemory(credits * recordSlot); err != nil {
 		return err
 	}
+	r.slots = r.mapped[:credits*recordSlot]
 	r.slotsMR, err = rail.pd.RegisterMemory(r.slots, reachable)
 	return err
 }
@@ -46,8 +48,8 @@ func (r *receiver) close() error {
 	if r.slotsMR != nil {
 		errs = append(errs, r.slotsMR.Close())
 	}
-	if r.slots != nil {
-		errs = append(errs, unmapMemory(r.slots))
+	if r.mapped != nil {
+		errs = append(errs, unmapMemory(r.mapped))
 	}
 	return errors.Join(errs...)
 }

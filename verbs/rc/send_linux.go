@@ -125,15 +125,11 @@ func (l *lane) settle() error {
 }
 
 // write writes what is too large to be held back.
-func (l *rcLink) write(p *place, at uint64, src []byte) error {
-	lanes := 1
-	if len(src) >= stripeAbove {
-		lanes = min(len(l.lanes), len(src)/stripeLeast)
-	}
+func (l *rcLink) write(p *place, lanes int, at uint64, src []byte) error {
 	for _, ln := range l.lanes[1:lanes] {
 		ln.dirty = true
 	}
-	if len(src) > copyMost {
+	if len(src) > l.fabric.copyMost {
 		if k := l.fabric.known.Load().find(addressOf(src), len(src)); k != nil {
 			return l.writeFrom(k, lanes, p, at, src)
 		}
@@ -153,6 +149,43 @@ func (l *rcLink) write(p *place, at uint64, src []byte) error {
 		if err := ln.post(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// lanesFor is by how many lanes a put of n bytes goes.
+func (l *rcLink) lanesFor(n int) int {
+	if n < stripeAbove {
+		return 1
+	}
+	return min(len(l.lanes), n/stripeLeast)
+}
+
+// keepOrder is for a put that comes next: of two puts to the same place the
+// later one stays. On one lane that is so by itself. Ranks that say to each other
+// when memory may be written again never wait here.
+func (l *rcLink) keepOrder(spreads bool, s span) error {
+	o := &l.order
+	meets := spreads && (s.meets(o.first) || o.n == len(o.spread))
+	for _, other := range o.spread[:o.n] {
+		meets = meets || s.meets(other)
+	}
+	if meets {
+		for _, ln := range l.lanes {
+			if err := ln.settle(); err != nil {
+				return err
+			}
+		}
+		o.first, o.n = span{}, 0
+	}
+	switch {
+	case spreads:
+		o.spread[o.n] = s
+		o.n++
+	case o.first.to == 0:
+		o.first = s
+	default:
+		o.first = span{min(o.first.from, s.from), max(o.first.to, s.to)}
 	}
 	return nil
 }

@@ -282,7 +282,7 @@ func (r *record) decode(b []byte) bool {
 	r.marks = b[6]
 	r.offset = le.Uint64(b[8:])
 	r.count = le.Uint64(b[16:])
-	if r.marks > MaxLanes-1 || b[7] != 0 || r.counter >= maxCounters && r.counter != noCounter {
+	if r.region == 0 || r.marks > MaxLanes-1 || b[7] != 0 || r.counter >= maxCounters && r.counter != noCounter {
 		return false
 	}
 	for i := range r.mark[:r.marks] {
