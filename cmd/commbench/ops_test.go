@@ -211,12 +211,25 @@ func TestEveryCollectiveIsThere(t *testing.T) {
 }
 
 func TestBarrierCheck(t *testing.T) {
-	if early, notes := tooEarly([]visit{{1, 9}, {8, 10}, {3, 8}}); early != 0 || notes != nil {
-		t.Errorf("%d %q", early, notes)
+	at := func(machine string, times ...time.Duration) visit {
+		return visit{machine, times[0], times[1], times[2], times[3]}
 	}
-	early, notes := tooEarly([]visit{{1, 9}, {10, 11}, {3, 8}})
-	if early != 2 || !strings.Contains(notes[1], "rank 2 left the barrier 2ns before rank 1") {
-		t.Errorf("%d %q", early, notes)
+	for name, tt := range map[string]struct {
+		all   []visit
+		early int64
+		note  string
+	}{
+		"together":  {[]visit{at("a", 0, 1, 1, 9), at("a", 0, 1, 8, 10), at("a", 0, 1, 3, 8)}, 0, ""},
+		"two early": {[]visit{at("a", 0, 1, 1, 9), at("a", 0, 1, 10, 11), at("a", 0, 1, 3, 8)}, 2, "rank 0 left the barrier 1ns before rank 1"},
+		// Machine b is 1000 ahead.
+		"other clocks":        {[]visit{at("a", 5, 6, 10, 21), at("b", 1005, 1006, 1020, 1022)}, 0, ""},
+		"other clocks, early": {[]visit{at("a", 5, 6, 10, 12), at("b", 1005, 1006, 1020, 1022)}, 1, "rank 0 left the barrier 7ns before rank 1"},
+		"nobody can tell":     {[]visit{at("a", 0, 10, 12, 14), at("b", 1000, 1010, 1020, 1022)}, 0, ""},
+	} {
+		early, notes := tooEarly(tt.all)
+		if early != tt.early || (early > 0) != (len(notes) > 0) || early > 0 && !strings.Contains(notes[0], tt.note) {
+			t.Errorf("%s: %d %q", name, early, notes)
+		}
 	}
 }
 

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/tutti-go/tutti/internal/cpu"
 )
 
 // verify makes one call on fresh data, and counts what is wrong on all ranks.
@@ -64,43 +65,68 @@ func (r *rank) verdicts(ctx context.Context, mine verdict) ([]verdict, error) {
 }
 
 // verifyBarrier has the ranks come one after the other, rank 0 last: none may
-// leave before.
+// leave before. Machines have clocks of their own, so the ranks meet outside of
+// Tutti first, see visit.
 func (r *rank) verifyBarrier(ctx context.Context, call callFunc) (*int64, error) {
 	ctx, cancel := r.deadline(ctx)
 	defer cancel()
+	v := visit{Machine: cpu.Machine(), Ready: sinceBoot()}
+	if _, err := r.gather(ctx, nil); err != nil {
+		return nil, err
+	}
+	v.Met = sinceBoot()
 	time.Sleep(time.Duration(r.ex.Size()-r.ex.Rank()) * 300 * time.Microsecond)
-	came := sinceBoot()
+	v.Came = sinceBoot()
 	if err := call(ctx); err != nil {
 		return nil, rankError(r.ex.Rank(), err)
 	}
-	blob := binary.LittleEndian.AppendUint64(nil, uint64(came))
-	blobs, err := r.gather(ctx, binary.LittleEndian.AppendUint64(blob, uint64(sinceBoot())))
+	v.Left = sinceBoot()
+	mine, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	var all []visit
+	blobs, err := r.gather(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]visit, len(blobs))
 	for rank, b := range blobs {
-		if len(b) != 16 {
-			return nil, fmt.Errorf("rank %d says nonsense of its barrier", rank)
+		if err := json.Unmarshal(b, &all[rank]); err != nil {
+			return nil, fmt.Errorf("rank %d says nonsense of its barrier: %w", rank, err)
 		}
-		all = append(all, visit{time.Duration(binary.LittleEndian.Uint64(b)), time.Duration(binary.LittleEndian.Uint64(b[8:]))})
 	}
 	return r.count(tooEarly(all))
 }
 
-// visit is when a rank came to a barrier and left it.
-type visit struct{ came, left time.Duration }
+// visit is when a rank came to a barrier and left it, by the clock of its
+// machine; and when it was ready for a meeting of all ranks before, and knew that
+// they had met. Nobody knows that before all are ready: that bounds by how much
+// two clocks can differ.
+type visit struct {
+	Machine                string
+	Ready, Met, Came, Left time.Duration
+}
 
-// tooEarly counts the ranks that left before the last one came.
-func tooEarly(all []visit) (early int64, notes []string) {
-	last := 0
-	for rank, v := range all {
-		if v.came > all[last].came {
-			last = rank
-		}
+// least is the least that has to be added to a time of v's clock to make it one
+// of w's.
+func (v visit) least(w visit) time.Duration {
+	if v.Machine == w.Machine {
+		return 0
 	}
+	return w.Ready - v.Met
+}
+
+// tooEarly counts the ranks that left before another came, whatever their
+// clocks say.
+func tooEarly(all []visit) (early int64, notes []string) {
 	for rank, v := range all {
-		if ahead := all[last].came - v.left; ahead > 0 {
+		last, ahead := 0, time.Duration(0)
+		for other, w := range all {
+			if a := w.Came + w.least(v) - v.Left; a > ahead {
+				last, ahead = other, a
+			}
+		}
+		if ahead > 0 {
 			early++
 			notes = append(notes, fmt.Sprintf("rank %d left the barrier %v before rank %d came", rank, ahead, last))
 		}
