@@ -56,7 +56,7 @@ func join(ctx context.Context, room int) (*pair, error) {
 	}
 	p := &pair{rank: number("RANK", 0)}
 	p.ex, err = bootstrap.Join(ctx, bootstrap.Options{
-		Rank: p.rank, Size: number("WORLD_SIZE", 2), LocalRank: -1,
+		Rank: p.rank, Size: number("WORLD_SIZE", 2), LocalRank: -1, Timeout: 20 * time.Second,
 		Root: os.Getenv("MASTER_ADDR") + ":" + os.Getenv("MASTER_PORT"), AllowOpen: true,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -98,6 +99,9 @@ func (b *busy) expectLost(t *testing.T) {
 // expectPath sees that an error names device, port and peer, and is of a status.
 func expectPath(t *testing.T, err error, peer int, want ...error) {
 	t.Helper()
+	if refused := (*RefusedError)(nil); errors.As(err, &refused) && refused.Peer == peer {
+		return // it befell the other side, which has said so
+	}
 	var lost *link.PeerLostError
 	var path *PathError
 	if !errors.As(err, &lost) || lost.Rank != peer || !errors.As(err, &path) || path.Device == "" || path.Port == 0 || path.Peer != peer {
@@ -130,9 +134,7 @@ func TestFailedRequests(t *testing.T) {
 					t.Fatal(err)
 				}
 				err := within(t, "an operation", b.ended)
-				if refused := (*RefusedError)(nil); !errors.As(err, &refused) || refused.Peer != 1 { // else it was one of its requests
-					expectPath(t, errOfLink(err), 1)
-				}
+				expectPath(t, errOfLink(err), 1)
 				b.expectLost(t)
 			})
 		}
@@ -148,6 +150,9 @@ func errOfLink(err error) error {
 	return &link.PeerLostError{Rank: 1, Err: err}
 }
 
+// deviceIsDead says that fake2 is, in this process.
+var deviceIsDead atomic.Bool
+
 // TestEvents: what a device says by itself and does not recover from.
 func TestEvents(t *testing.T) {
 	onSimulated(t)
@@ -156,6 +161,9 @@ func TestEvents(t *testing.T) {
 			checkLeaks(t)
 			cfg, of := Config{}, []fakeverbs.Of{fakeverbs.OfProcess(os.Getpid())}
 			if event == fakeverbs.EventDeviceFatal { // one that no other test needs
+				if deviceIsDead.Swap(true) {
+					t.Skip("the device that this test may break is broken, by a run before in this process")
+				}
 				cfg.Devices = []string{"fake2"}
 				of = append(of, fakeverbs.OfDevice(2))
 			}
