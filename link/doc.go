@@ -14,7 +14,8 @@
 //     eye on the deadline and on [Fault]. A [Crowd] tells ranks that outnumber
 //     the cores when to yield.
 //   - [Mapper] and [Copier] are powers that only some media's links have,
-//     [Adopter], [Progresser] and [Exposer] those that only some fabrics have.
+//     [Adopter], [Progresser], [Exposer] and [Mourner] those that only some
+//     fabrics have.
 //     Ask for them with a type assertion.
 //
 // Counters lie in regions, wherever their users put them: a fabric has none of

@@ -98,3 +98,12 @@ type Exposer interface {
 	// Go's.
 	Expose(region mem.RegionID, memory []byte) (withdraw func() error, err error)
 }
+
+// Mourner is a Fabric whose Close tells peers not only that this rank goes, but
+// also whom it had lost: who leaves for that reason leaves others waiting for
+// ranks that are still there.
+type Mourner interface {
+	// Mourn says of a loss that this fabric has not seen itself. The first one
+	// that it saw or was told of is what its Close passes on.
+	Mourn(lost *PeerLostError)
+}

@@ -186,6 +186,15 @@ func (f *Fabric) report(peer int, err error) {
 	}
 }
 
+// Mourn implements link.Mourner.
+func (f *Fabric) Mourn(lost *link.PeerLostError) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.firstLost == nil {
+		f.firstLost = lost
+	}
+}
+
 func (f *Fabric) isClosed() bool {
 	select {
 	case <-f.down:

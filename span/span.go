@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/tutti-go/tutti/link"
 	"github.com/tutti-go/tutti/mem"
@@ -83,19 +84,24 @@ func (f *Fabric) Connect(ctx context.Context, peer int) (link.Link, error) {
 	return f.across.Connect(ctx, peer)
 }
 
-// Lost implements link.Fabric: each medium tells of the peers that it connects.
+// Lost implements link.Fabric. Either medium may tell of any peer: who leaves
+// because it has lost somebody says whom, also to those that another medium
+// connects to that one.
 func (f *Fabric) Lost(fn func(peer int, err error)) (forget func()) {
-	near := func(peer int) bool { return f.nodes[peer] == f.nodes[f.rank] }
-	inside := f.inside.Lost(func(peer int, err error) {
-		if near(peer) {
-			fn(peer, err)
+	told := make([]atomic.Bool, len(f.nodes))
+	through := func(other link.Fabric) func(int, error) {
+		return func(peer int, err error) {
+			// Before fn, which may make the rank close.
+			mourner, ok := other.(link.Mourner)
+			if lost := (*link.PeerLostError)(nil); ok && errors.As(err, &lost) {
+				mourner.Mourn(lost)
+			}
+			if told[peer].CompareAndSwap(false, true) {
+				fn(peer, err)
+			}
 		}
-	})
-	across := f.across.Lost(func(peer int, err error) {
-		if !near(peer) {
-			fn(peer, err)
-		}
-	})
+	}
+	inside, across := f.inside.Lost(through(f.across)), f.across.Lost(through(f.inside))
 	return func() {
 		inside()
 		across()

@@ -43,7 +43,6 @@ var suites = []suite{
 	// The headers are compared with a compiler, which the machines lack, where
 	// the tests run on the simulated device.
 	{pkg: "verbs", cgo: true, args: []string{"-test.short", "-test.skip=^TestHeaders$"}, vars: []string{"TUTTI_LIBIBVERBS=libibverbs.so.1"}, limit: 4 * time.Minute},
-
 	{
 		pkg: "cmd/commbench", program: true, cgo: true, perNode: 2, limit: 8 * time.Minute, rxe: true,
 		args: []string{"--op", "allreduce,broadcast,reduce,gather,allgather,scatter,reduce_scatter,alltoall,sendrecv,barrier,gatherv,allgatherv,scatterv,reduce_scatterv,alltoallv", "-b", "8", "-e", "64K", "-f", "8192", "-n", "2", "-w", "1", "--batch", "1"},

@@ -193,6 +193,15 @@ func (f *Fabric) start(run func()) bool {
 	return true
 }
 
+// Mourn implements link.Mourner.
+func (f *Fabric) Mourn(lost *link.PeerLostError) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.firstLost == nil {
+		f.firstLost = lost
+	}
+}
+
 func (f *Fabric) isClosed() bool { return f.closing.Load() != 0 }
 
 // outOfTime reports whether Close waits no longer for what is under way.
