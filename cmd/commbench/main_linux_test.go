@@ -466,13 +466,13 @@ func TestFirstCause(t *testing.T) {
 }
 
 func TestStoppedRankMeetsDeadline(t *testing.T) {
-	cmd, pids, _, stderr := longRun(t, "--timeout 500ms")
+	cmd, pids, _, stderr := longRun(t, "--timeout 4s")
 	_ = syscall.Kill(pids[2], syscall.SIGSTOP)
 	_ = cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != exitRun {
 		t.Errorf("status %d", got)
 	}
-	if s := stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "not done after 500ms") {
+	if s := stderr.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, "not done after 4s") {
 		t.Errorf("standard error: %q", s)
 	}
 	gone(t, pids)
