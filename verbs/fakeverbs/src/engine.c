@@ -172,8 +172,11 @@ static bool progress(void)
 		any |= fv_respond_step(qp);
 		any |= fv_send_step(qp, now);
 		fv_settle_due(qp, now);
-		if (!has_work(qp))
+		if (!has_work(qp)) {
 			fv_idle(qp);
+			if (has_work(qp)) /* posted since we looked; fv_idle has taken the bell for it */
+				fv_busy(qp);
+		}
 	}
 	send_notices();
 	return any;
