@@ -199,7 +199,7 @@ func (l *lab) draw(rng *rand.Rand) {
 		tr.memory = append(tr.memory, kind)
 		tr.inPlace = append(tr.inPlace, tr.collective != plan.AllToAll && rng.IntN(2) == 0)
 	}
-	if rng.IntN(3) > 0 {
+	if rng.IntN(3) > 0 || l.remembers(&tr) {
 		tr.algo = l.drawAlgo(&tr, rng)
 	}
 	l.next = tr
@@ -232,6 +232,13 @@ func (l *lab) drawSizes(tr *trial, rng *rand.Rand) {
 	}
 }
 
+// remembers reports whether ranks remember how the last call of this kind went,
+// each by its own block: v forms from or to a root where all are mapped. In one
+// job these are messages always, or, in jobs of an odd size, never.
+func (l *lab) remembers(tr *trial) bool {
+	return l.medium.mapped && tr.vector && (tr.collective == plan.Gather || tr.collective == plan.Scatter)
+}
+
 // drawAlgo picks an algorithm that can run on these buffers, or none.
 func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	names := algo.Names(tr.collective)
@@ -245,6 +252,15 @@ func (l *lab) drawAlgo(tr *trial, rng *rand.Rand) string {
 	payload := 0
 	for rank := range l.job {
 		payload = max(payload, sum(tr.counts(plan.In, rank))*tr.dtype.Size())
+	}
+	if l.remembers(tr) {
+		if len(l.job)%2 == 0 {
+			return ""
+		}
+		if choice.IsOneShot() || !runs || reach.PeerData && !registered && (!reach.AttachOnly() || !l.attach) {
+			return tr.collective.String() + "/staged"
+		}
+		return name
 	}
 	switch {
 	case choice.IsOneShot() && (!l.medium.mapped || tr.vector || payload > tune.OneShotBytes):
