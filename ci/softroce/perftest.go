@@ -97,7 +97,7 @@ lines:
 		}
 		var f []float64
 		for _, w := range words {
-			v, err := strconv.ParseFloat(w, 64)
+			v, err := strconv.ParseFloat(strings.TrimPrefix(w, "-"), 64) // Go knows no signed NaN
 			if err != nil {
 				continue lines
 			}
