@@ -50,7 +50,9 @@ func meetMachines(ctx context.Context, ex bootstrap.Exchanger, path string) (mac
 			return machines{}, &PathError{Path: path, Rank: ex.Rank(),
 				Reason: fmt.Sprintf("rank %d asks for %q: all ranks must be given the same", rank, theirs)}
 		}
-		hosts[rank] = all[rank].machine
+		if hosts[rank] = all[rank].machine; hosts[rank] == "" {
+			hosts[rank] = fmt.Sprint("rank ", rank)
+		}
 		// Where shared memory cannot be had, every rank is alone.
 		if domains[rank] = all[rank].domain; domains[rank] == "" {
 			domains[rank] = fmt.Sprint("rank ", rank)
@@ -104,7 +106,9 @@ func ownWhereabouts(path string) (whereabouts, error) {
 		}
 		return w, nil
 	}
-	if host := os.Getenv(EnvHost); host != "" {
+	if host := os.Getenv(EnvHost); strings.Contains(host, "\n") {
+		return w, &ConfigError{EnvHost, host, []string{"one line"}}
+	} else if host != "" {
 		w.domain += " " + host
 	}
 	return w, nil

@@ -88,8 +88,10 @@ func TestVectorAgainstUniform(t *testing.T) {
 // TestRanksThatWouldChooseOtherwise do not become a job.
 func TestRanksThatWouldChooseOtherwise(t *testing.T) {
 	for name, adjust := range map[string]func(c *engine.Config){
-		"cores": func(c *engine.Config) { c.Cores = 1 + c.Rank },
-		"rules": func(c *engine.Config) { c.Rules = []string{"auto", "ring"}[c.Rank] },
+		"cores":   func(c *engine.Config) { c.Cores = 1 + c.Rank },
+		"sharers": func(c *engine.Config) { c.Sharers = 1 + c.Rank },
+		"nodes":   func(c *engine.Config) { c.Nodes = plan.Nodes{0, c.Rank} },
+		"rules":   func(c *engine.Config) { c.Rules = []string{"auto", "ring"}[c.Rank] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			ex := bootstrap.Memory(2)

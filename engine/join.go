@@ -17,7 +17,9 @@ func (c *Comm) join(ctx context.Context, ex Exchanger) error {
 	}
 	c.forgetLost = c.family.fabric.Lost(c.lostPeer)
 
-	mine := greeting{control: c.control.Region(), cores: c.cfg.Cores, rules: c.cfg.Rules}
+	mine := greeting{
+		control: c.control.Region(), cores: c.cfg.Cores, sharers: c.cfg.Sharers, nodes: hashOf(c.cfg.Nodes), rules: c.cfg.Rules,
+	}
 	blobs, err := ex.AllGather(ctx, mine.encode())
 	if err != nil {
 		return err
